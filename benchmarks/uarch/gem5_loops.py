@@ -57,11 +57,6 @@ class Loop:
     def source(self) -> Path:
         return LOOPS / f"{self.name}.S"
 
-    @property
-    def mechanism(self) -> str:
-        """The comment at the head of the source."""
-        return " ".join(self.source.read_text().partition("*/")[0].removeprefix("/*").split())
-
     def build(self, folder: Path) -> Path:
         program = folder / self.name
         subprocess.run([*COMPILE, "-o", str(program), str(self.source)], check=True)

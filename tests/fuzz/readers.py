@@ -176,7 +176,6 @@ def dataset(path: Path) -> None:
 
 def dataset_content(path: Path) -> object:
     with Dataset(path) as file:
-        file.verify()
         tables = [file.tasks, file.devices, file.schedules(), file.records(), file.table(failed=True)]
         rows = [file.features(group) for group in file.groups]
         return file.steps(), [one.to_csv() for one in tables], [(r.values.tobytes(), r.offset.tobytes()) for r in rows]

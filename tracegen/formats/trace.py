@@ -355,8 +355,8 @@ class Trace(H5Reader):
 
     What is safe when: opening compares a file that TraceWriter made with its seal (support/seal.py), so that damage
     is found before anything is read; in any file it checks the datasets' types and lengths, that the file can hold
-    what it claims, and `static/`. `chunks` checks ranges and order as it streams. `verify` compares the content with
-    the digest. Raises InputError for a file that is missing, truncated, damaged, empty or foreign, naming the part.
+    what it claims, and `static/`. `chunks` checks ranges and order as it streams. The digest is not compared with the
+    content. Raises InputError for a file that is missing, truncated, damaged, empty or foreign, naming the part.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -412,14 +412,6 @@ class Trace(H5Reader):
     def accesses(self) -> int:
         """Number of memory accesses."""
         return len(self._columns[1])
-
-    def verify(self) -> None:
-        """Raise InputError unless the content matches the recorded digest (reads the whole file).
-
-        Opening checks the seal instead, which files of other writers and `--unsealed` ones are without.
-        """
-        if digest(self._file) != self.digest:
-            raise InputError(f"{self.path}: the content does not match its digest; the file is damaged")
 
     def symbols(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], list[str]]:
         """Function symbols (address [F], size [F], names), empty where the trace has none."""

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from support.errors import InputError
+from tests.digests import trace_digest
 from tracegen.formats.trace import Trace
 from tracegen.suite import catalogue, packages_missing, random_loops, random_phases, run, select, table, tracing
 from tracegen.suite.inputs import compile_c, input_file
@@ -135,7 +136,7 @@ def test_a_killed_run_leaves_no_half_file_and_the_next_goes_on(tmp_path):
     assert second.stdout.split() == ["k_interpreter", "100,000", "k_life", "100,000"]
     assert not list(tmp_path.glob(".*.work"))
     with Trace(tmp_path / "k_interpreter.trace.h5") as trace:
-        trace.verify()
+        assert trace.digest == trace_digest(trace.path)
     (tmp_path / "k_life.trace.h5").unlink()
     before = (tmp_path / "k_interpreter.trace.h5").stat().st_mtime_ns
     assert (

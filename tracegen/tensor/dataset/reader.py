@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from support.errors import InputError
 from support.files import H5Reader, damage_in, read_dataset, read_slice, read_strings, read_text_attribute
-from tracegen.tensor.dataset.format import FORMAT, GROUPS, LABELS, RECORDS, TASK_TEXTS, VERSION, Outcome, Rows, digest
+from tracegen.tensor.dataset.format import FORMAT, GROUPS, LABELS, RECORDS, TASK_TEXTS, VERSION, Outcome, Rows
 
 
 class Dataset(H5Reader):
@@ -79,13 +79,6 @@ class Dataset(H5Reader):
         if len(offset) != len(self._task) + 1 or offset[0] != 0 or offset[-1] != rows or (np.diff(offset) < 0).any():
             raise InputError(f"{self.path}: {name}/offset does not divide its {rows:,} rows among the schedules")
         return offset
-
-    def verify(self) -> None:
-        """Raise InputError unless the content matches the recorded digest; see `Trace.verify`."""
-        with damage_in(self.path, "the content"):
-            found = digest(self._file, ["tasks", "devices", "schedules", "records", "features"])
-        if found != self.digest:
-            raise InputError(f"{self.path}: the content does not match its digest; the file is damaged")
 
     @property
     def task_of(self) -> NDArray[np.uint32]:
