@@ -118,11 +118,11 @@ def suite_table(
 
     from analysis.questions.profile import columns
     from tracegen.suite import table
-    from tracegen.suite.table import markdown, shown
+    from tracegen.suite.table import cells, markdown
 
     def text() -> str:
         header = [name.partition("/")[0] for name in rows[0]]
-        return f"{columns(header, list(map(shown, rows)))}\nbytes, branches, loads and stores: an instruction"
+        return f"{columns(header, list(map(cells, rows)))}\nbytes, branches, loads and stores: an instruction"
 
     rows = table(folder)
     return of_table("Traces", pd.DataFrame(rows), lambda: rows, (lambda: markdown(rows)) if as_markdown else text)

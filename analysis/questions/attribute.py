@@ -132,7 +132,7 @@ def ask(
         "Cycles by part of the machine",
         frame,
         document=lambda: to_json(frame),
-        text=lambda: shown(frame),
+        text=lambda: attribution_text(frame),
         sections=lambda: sections(frame),
         picture=lambda: plot(frame),
         headline=lambda: headline(frame),
@@ -290,7 +290,7 @@ def to_json(frame: pd.DataFrame) -> dict[str, Any]:
     return {"attributions": found}
 
 
-def shown(frame: pd.DataFrame) -> str:
+def attribution_text(frame: pd.DataFrame) -> str:
     """A table per program and machine, the most cycles first, within 80 columns."""
     from analysis.questions.profile import columns
 

@@ -48,7 +48,7 @@ def ask(
     place = plane(everyone, method)
 
     def text() -> str:
-        tables = [shown(distance)] if len(programs) > 1 else []
+        tables = [_text(distance)] if len(programs) > 1 else []
         return "\n".join([*tables, *([] if found is None else [table_text(found)]), "", _SCALE])
 
     return Result(
@@ -212,7 +212,7 @@ def sections(distance: pd.DataFrame, place: pd.DataFrame, found: pd.DataFrame | 
     return parts
 
 
-def shown(distance: pd.DataFrame, width: int = 80) -> str:
+def _text(distance: pd.DataFrame, width: int = 80) -> str:
     """The distances for the terminal: the matrix where it fits, else the nearest other of each program."""
     text = distance.to_string(float_format="{:.4g}".format)
     if max(len(line) for line in text.splitlines()) <= width:

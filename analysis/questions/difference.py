@@ -34,7 +34,7 @@ def result(old: Parts, new: Parts, costs: Costs, by: str = "function", *, rows: 
         f"{new.program} beside {old.program}",
         frame,
         document=lambda: to_json(frame, old, new, costs, by),
-        text=lambda: f"{shown(frame, costs, rows)}\n\nsource: {source(costs, old, new)}",
+        text=lambda: f"{difference_text(frame, costs, rows)}\n\nsource: {source(costs, old, new)}",
         sections=lambda: sections(frame, old, new, costs, by),
         picture=lambda: plot(frame, costs),
         headline=lambda: headline(frame, old, new, costs, by),
@@ -160,7 +160,7 @@ def to_json(frame: pd.DataFrame, old: Parts, new: Parts, costs: Costs, by: str) 
     return {"by": by, "source": costs.source, "uarch": names, "programs": programs, **whole, "groups": groups}
 
 
-def shown(frame: pd.DataFrame, costs: Costs, rows: int = 20) -> str:
+def difference_text(frame: pd.DataFrame, costs: Costs, rows: int = 20) -> str:
     """A table per machine within 80 columns: the `rows` largest differences, the others together, and the whole.
 
     Of simulated parts the last column is the cause whose cycles changed most.

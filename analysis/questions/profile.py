@@ -64,7 +64,7 @@ def result(
         frame,
         document=lambda: to_json(frame, costs, by),
         text=lambda: (
-            f"{shown(frame, costs, by, rows)}\n{_units(costs)}\n{_without_symbols(frame, costs)}\n"
+            f"{profile_text(frame, costs, by, rows)}\n{_units(costs)}\n{_without_symbols(frame, costs)}\n"
             f"source: {source(costs, parts)}"
         ),
         sections=lambda: [
@@ -81,7 +81,7 @@ def result(
         found,
         table=lines,
         document=lambda: annotation_json(lines, costs, annotated),
-        text=lambda: f"{shown_annotation(lines, costs)}\n\nsource: {source(costs, parts)}",
+        text=lambda: f"{annotation_text(lines, costs)}\n\nsource: {source(costs, parts)}",
     )
 
 
@@ -183,7 +183,7 @@ def stack_of(row: dict[Hashable, Any], machine: str) -> dict[str, float]:
     return {cause: row[key] for cause in CAUSES if row.get(key := f"stack.{machine}.{cause}", 0)}
 
 
-def shown(frame: pd.DataFrame, costs: Costs, by: str, rows: int | None = None) -> str:
+def profile_text(frame: pd.DataFrame, costs: Costs, by: str, rows: int | None = None) -> str:
     """The first `rows` parts (by default 20, of intervals all), the rest together, and the whole; 80 columns for one or
     two machines.
 
@@ -193,7 +193,7 @@ def shown(frame: pd.DataFrame, costs: Costs, by: str, rows: int | None = None) -
     if rows is None:
         rows = len(frame) if by == "interval" else 20
     if costs.has_stacks and len(costs.machines) == 1:
-        return _shown_stacks(frame, costs, by, rows)
+        return _stacks_text(frame, costs, by, rows)
     names, frequency = costs.names, [machine.frequency_ghz for machine in costs.machines]
     header = [by, "instructions", names[0], "share"]
     for name in names[1:]:
@@ -218,7 +218,7 @@ def shown(frame: pd.DataFrame, costs: Costs, by: str, rows: int | None = None) -
     return columns(header, [*lines, line("whole", frame)])
 
 
-def _shown_stacks(frame: pd.DataFrame, costs: Costs, by: str, rows: int) -> str:
+def _stacks_text(frame: pd.DataFrame, costs: Costs, by: str, rows: int) -> str:
     (name,) = costs.names
     whole = float(frame[f"cycles.{name}"].sum())
     groups = {
@@ -330,7 +330,7 @@ def annotation_json(frame: pd.DataFrame, costs: Costs, function: str) -> dict[st
     return {"function": function, "uarch": names, "lines": lines}
 
 
-def shown_annotation(frame: pd.DataFrame, costs: Costs) -> str:
+def annotation_text(frame: pd.DataFrame, costs: Costs) -> str:
     """Source lines, each above its instructions, with cycles of the line and of each instruction; 80 columns.
 
     Simulated ones end with what most of their cycles on the first machine were spent on.

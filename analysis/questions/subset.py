@@ -54,7 +54,7 @@ class Subset:
         }
 
 
-def shown(found: Subset, width: int = 80) -> str:
+def subset_text(found: Subset, width: int = 80) -> str:
     """The tables of the terminal, at most `width` letters wide."""
     lines = [f"{'program':24} weight  stands for"]
     for member in found.members.to_dict(orient="records"):
@@ -97,7 +97,7 @@ def result(found: Subset, programs: int) -> Result:
         f"{len(found.members)} programs that stand for {programs}",
         found.members,
         document=found.to_json,
-        text=lambda: shown(found),
+        text=lambda: subset_text(found),
         sections=lambda: sections(found),
         picture=lambda: plot(found),
         headline=lambda: headline(found, programs),

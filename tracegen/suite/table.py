@@ -63,10 +63,10 @@ def markdown(rows: Iterable[dict[str, Any]]) -> str:
     rows = list(rows)
     names = list(rows[0])
     lines = [f"| {' | '.join(names)} |", f"|{'|'.join('---' if n in ('program', 'group') else '---:' for n in names)}|"]
-    lines += [f"| {' | '.join(shown(row))} |" for row in rows]
+    lines += [f"| {' | '.join(cells(row))} |" for row in rows]
     return "\n".join(lines)
 
 
-def shown(row: dict[str, Any]) -> list[str]:
+def cells(row: dict[str, Any]) -> list[str]:
     """The cells of a row, counts in thousands."""
     return [f"{value:,}" if isinstance(value, int) else str(value) for value in row.values()]

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from analysis.budget import budget
 from analysis.programs.simulable import Estimates
 from analysis.programs.targets import Target, target_of_vector
-from analysis.questions.attribute import IDEAL, REST, answered, coalitions, load_ideal, shapley, shown, to_json
+from analysis.questions.attribute import (
+    IDEAL,
+    REST,
+    answered,
+    attribution_text,
+    coalitions,
+    load_ideal,
+    shapley,
+    to_json,
+)
 from perfvec.representation.represent import represent
 from support.errors import InputError
 from uarch.configuration import field_names, get_field, load_machine, preset_names
@@ -86,7 +95,7 @@ def test_groups_add_up_to_the_encoded_cycles(small_model, program, index):
     document = json.loads(json.dumps(to_json(frame), allow_nan=False))["attributions"][0]
     total = sum(group["cycles"] for group in document["groups"]) + document["ideal_cycles"]
     assert total == pytest.approx(document["encoded_cycles"])
-    assert max(map(len, shown(frame).splitlines())) <= 80
+    assert max(map(len, attribution_text(frame).splitlines())) <= 80
 
 
 def test_one_group_is_all_the_difference(small_model, program, tmp_path):

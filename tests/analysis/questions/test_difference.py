@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.parts.costs import predicted
-from analysis.questions.difference import PARTITIONS, diff, shown, to_json
+from analysis.questions.difference import PARTITIONS, diff, difference_text, to_json
 from support.errors import InputError
 
 
@@ -21,7 +21,7 @@ def test_parts_add_up_to_the_difference(by, small_model, wholes, both):
     for machine, expected, bound in zip(machines, difference, scale, strict=True):
         assert frame[f"difference.{machine.name}"].sum() == pytest.approx(expected, abs=1e-5 * bound)
     assert frame["instructions_new"].sum() - frame["instructions_old"].sum() == new.instructions - old.instructions
-    text = shown(frame, costs, 5)
+    text = difference_text(frame, costs, 5)
     assert text.startswith("cycles")
     assert max(map(len, text.splitlines())) <= 80
     document = json.loads(json.dumps(to_json(frame, *both, costs, by), allow_nan=False))

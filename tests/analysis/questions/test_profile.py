@@ -13,7 +13,7 @@ from analysis.parts import flame
 from analysis.parts.costs import predicted
 from analysis.parts.partition import PARTITIONS
 from analysis.parts.predicted_parts import collect
-from analysis.questions.profile import annotate, profile, result, shown, shown_annotation, to_json
+from analysis.questions.profile import annotate, annotation_text, profile, profile_text, result, to_json
 from analysis.results.page import Section, write_page
 from support.errors import InputError
 from tests.analysis.conftest import PROGRAM
@@ -78,14 +78,14 @@ def test_intervals_have_the_length_that_is_asked(small_model, traces, costs):
     frame = profile(parts, costs, "interval")
     assert frame["first"].tolist() == [0, 7_000, 14_000]
     assert frame["instructions"].tolist() == [7_000, 7_000, 6_000]
-    every, some = shown(frame, costs, "interval").splitlines(), shown(frame, costs, "interval", 2).splitlines()
+    every, some = (profile_text(frame, costs, "interval", rows).splitlines() for rows in (None, 2))
     assert len(every) == len(some) == 5 and some[-2].startswith("1 more") and not every[-2].startswith("1 more")
 
 
 @pytest.mark.parametrize("by", PARTITIONS)
 def test_the_terminal_has_80_columns_and_json_is_complete(by, small_model, both, costs):
     frame = profile(both[0], costs, by)
-    text = shown(frame, costs, by, 5)
+    text = profile_text(frame, costs, by, 5)
     assert max(map(len, text.splitlines())) <= 80
     assert f"{both[0].statics.instructions.sum():,}" in text.splitlines()[-1]
     document = json.loads(json.dumps(to_json(frame, costs, by), allow_nan=False))
@@ -108,7 +108,7 @@ def test_annotation_has_every_instruction_and_its_source(small_model, both, mach
     division = frame[frame["text"].str.startswith("idiv") & (frame["source"].str.contains("n / "))]
     assert division["instructions"].tolist() == [150]
     assert division["line"].tolist() == [line_of("n / ")]
-    text = shown_annotation(frame, costs)
+    text = annotation_text(frame, costs)
     assert "sum += n / (i + k + sum % 3);" in text
     assert max(map(len, text.splitlines())) <= 80
 

@@ -160,7 +160,7 @@ def test_twins_stand_for_each_other(on):
     assert sorted(found.members["program"].str[0]) == ["a", "b"]
     assert found.members["weight"].tolist() == [0.5, 0.5]
     assert found.errors["worst"][0] < 1e-6  # cycles of many machines are in single precision
-    assert max(map(len, subset.shown(found).splitlines())) <= 80
+    assert max(map(len, subset.subset_text(found).splitlines())) <= 80
 
 
 @pytest.mark.parametrize(("k", "on", "match"), [(3, "machines", "-k 3"), (0, "machines", "-k 0"), (1, "x", "--on x")])

@@ -9,11 +9,9 @@ import pytest
 from analysis.parts import flame
 from analysis.parts.partition import PARTITIONS
 from analysis.parts.simulated_parts import collect
-from analysis.questions.difference import diff
-from analysis.questions.difference import shown as shown_difference
+from analysis.questions.difference import diff, difference_text
 from analysis.questions.difference import to_json as difference_json
-from analysis.questions.profile import annotate, annotation_json, profile, shown_annotation
-from analysis.questions.profile import shown as shown_profile
+from analysis.questions.profile import annotate, annotation_json, annotation_text, profile, profile_text
 from analysis.questions.profile import to_json as profile_json
 from analysis.questions.simulate import Span, groups_of, named_traces, sections, shown, shown_stack, simulate, to_json
 from support.errors import InputError
@@ -94,7 +92,7 @@ def test_differences_of_stacks_add_up(simulated):
         changes = table[[column for column in table if column.startswith(f"stack.{name}.")]]
         np.testing.assert_array_equal(changes.sum(axis=1), table[f"difference.{name}"])
     assert set(table["cause.base"]) <= {*CAUSES, ""}
-    assert max(map(len, shown_difference(table, costs).splitlines())) <= 80
+    assert max(map(len, difference_text(table, costs).splitlines())) <= 80
     document = json.loads(json.dumps(difference_json(table, old, new, costs, "function"), allow_nan=False))
     for group in document["groups"]:
         assert sum(group["stack"][0].values()) == pytest.approx(group["difference"][0])
@@ -105,7 +103,7 @@ def test_a_division_waits_for_the_divider(simulated):
     lines = annotate(parts, costs, "divide")
     divisions = lines[lines["text"].str.startswith("idiv")]
     assert (divisions["cause.base"] == "integer division").all()
-    text = shown_annotation(lines, costs)
+    text = annotation_text(lines, costs)
     assert "; integer division" in text
     assert max(map(len, text.splitlines())) <= 80
     document = annotation_json(lines, costs, "divide")
@@ -116,7 +114,7 @@ def test_a_division_waits_for_the_divider(simulated):
 def test_one_machine_shows_what_its_cycles_are_spent_on(traces):
     parts, costs = collect(traces[0], MACHINES[:1], progress=False)
     table = profile(parts, costs)
-    text = shown_profile(table, costs, "function")
+    text = profile_text(table, costs, "function")
     assert max(map(len, text.splitlines())) <= 80
     assert text.splitlines()[0].split()[-1] == "order"
     whole = [int(share) for share in text.splitlines()[-1].split()[3:]]
