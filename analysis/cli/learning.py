@@ -54,20 +54,27 @@ def train(
     ] = Recipe.patience,
     schema: Annotated[
         str | None,
-        typer.Option(help="Feature schema; NAME~COLUMN leaves out a column.", show_default="--initial's, or default"),
+        typer.Option(
+            help="Feature schema; NAME~COLUMN leaves out a column.", show_default=f"--initial's, or {Recipe.schema}"
+        ),
     ] = None,
     architecture: Annotated[
         str | None,
-        typer.Option(help="lstm, gru, convolution, transformer, linear or mlp.", show_default="--initial's, or lstm"),
+        typer.Option(
+            help="lstm, gru, convolution, transformer, linear or mlp.",
+            show_default=f"--initial's, or {Recipe.architecture}",
+        ),
     ] = None,
     width: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Width of the network, and length of its vectors.", show_default="--initial's, or 256"
+            min=1,
+            help="Width of the network, and length of its vectors.",
+            show_default=f"--initial's, or {Recipe.width}",
         ),
     ] = None,
     layers: Annotated[
-        int | None, typer.Option(min=1, help="Number of layers.", show_default="--initial's, or 2")
+        int | None, typer.Option(min=1, help="Number of layers.", show_default=f"--initial's, or {Recipe.layers}")
     ] = None,
     number: Annotated[
         list[str] | None,
@@ -80,14 +87,14 @@ def train(
         typer.Option(
             "--skip-connection/--no-skip-connection",
             help="Add a linear map of an instruction's features to its vector.",
-            show_default="--initial's, or no",
+            show_default=f"--initial's, or {'yes' if Recipe.skip_connection else 'no'}",
         ),
     ] = None,
     instructions: Annotated[
         int, typer.Option(min=1, help="Instructions to train on, counting repetitions.")
     ] = Recipe.instructions,
     batch_size: Annotated[
-        int, typer.Option(min=1, help="Sequences of 288 instructions in a batch.")
+        int, typer.Option(min=1, help=f"Sequences of {Recipe.sequence} instructions in a batch.")
     ] = Recipe.batch_size,
     optimizer: Annotated[
         str, typer.Option(help="muon (matrices by Muon, the rest by Adam) or adam.")

@@ -13,6 +13,7 @@ from analysis.cli.output import answers
 from analysis.cli.running import ProgramOptions, leave_as, runs_program
 from analysis.results.result import Result
 from support.errors import InputError
+from tracegen.control_flow import MOST_PHASES
 
 app = typer.Typer()
 
@@ -115,7 +116,7 @@ def phases(
         int | None,
         typer.Option(min=1000, help="Length of an interval in instructions; by default a 200th of the trace."),
     ] = None,
-    most: Annotated[int, typer.Option(min=1, help="Most phases to find.")] = 30,
+    most: Annotated[int, typer.Option(min=1, help="Most phases to find.")] = MOST_PHASES,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the clustering.")] = 0,
     prefix: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write PREFIX.simpoints, PREFIX.weights and PREFIX.bb.")

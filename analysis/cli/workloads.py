@@ -11,6 +11,7 @@ import typer
 from analysis.cli.options import ClusterFile, ModelFile, Scheduler
 from analysis.cli.output import answers
 from analysis.results.result import Result, of_table
+from perfvec.representation import LIBRARY_UNITS
 
 app = typer.Typer(help="Trace, time and represent the catalogue of workloads.", no_args_is_help=True)
 
@@ -65,7 +66,9 @@ def suite_run(
 def suite_represent(
     traces: Annotated[list[Path], typer.Argument(help="Traces, or folders of traces.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The library to write (*.library.npz).")],
-    units: Annotated[int, typer.Option(min=2, help="Units of 1,024 instructions to represent of each program.")] = 128,
+    units: Annotated[
+        int, typer.Option(min=2, help="Units of 1,024 instructions to represent of each program.")
+    ] = LIBRARY_UNITS,
     model_file: ModelFile = None,
 ) -> None:
     """Write vectors of many programs into one file.

@@ -1,8 +1,8 @@
 """A library: the vectors of many programs in one small file, to find the nearest of, or to take a subset of.
 
-Each vector is estimated from UNITS sampling units of `perfvec.representation.pool` that lie at equal distances over the
-trace (systematic sampling: Cochran, Sampling Techniques, 1977, ch. 8), so that a program takes seconds whatever its
-length. Directions are what a library is for; where a program's time matters, represent it.
+Each vector is estimated from LIBRARY_UNITS sampling units of `perfvec.representation.pool` that lie at equal distances
+over the trace (systematic sampling: Cochran, Sampling Techniques, 1977, ch. 8), so that a program takes seconds
+whatever its length. Directions are what a library is for; where a program's time matters, represent it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from perfvec.model import Model
+from perfvec.representation import LIBRARY_UNITS
 from perfvec.representation.pool import Listed, Pool
 from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector
@@ -28,7 +29,6 @@ FORMAT = "perfvec-library/2"  # 1: no digest
 _KINDS = {"model": "U0", "program": "U1", "isa": "U1", "trace_digest": "U1", "instructions": "i1", "vector": "f2"}
 SUFFIX = ".library.npz"
 SHIPPED = Path(__file__).parents[1] / "weights" / f"suite{SUFFIX}"
-UNITS = 128
 _HOW = f"perfvec suite represent TRACES -o {SHIPPED.name}"
 
 
@@ -37,7 +37,7 @@ def represent_library(
     traces: Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],
     *,
-    units: int = UNITS,
+    units: int = LIBRARY_UNITS,
     progress: bool = True,
 ) -> list[ProgramVector]:
     """The vectors of these traces, written to `output` after each; those that it has already, of the same model and
@@ -69,7 +69,7 @@ def _known(output: Path, model: Model) -> dict[str, ProgramVector]:
         return {}  # of another model, or damaged: made again
 
 
-def estimate(model: Model, trace: Trace, units: int = UNITS) -> ProgramVector:
+def estimate(model: Model, trace: Trace, units: int = LIBRARY_UNITS) -> ProgramVector:
     """The vector of a trace from so many of its units; of a trace that has no more of them, the exact one."""
     there = len(trace) // UNIT
     if there <= units:

@@ -21,12 +21,12 @@ from tqdm import tqdm
 
 from support.errors import InputError
 from support.files import atomic_path, require_writable
+from tracegen.control_flow import MOST_PHASES
 from tracegen.control_flow.basic_blocks import BlockCounts, BlockVectors
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.statistics.kmeans import Clusters, bic, kmeans
 
-MOST = 30
 _ENOUGH = 0.9  # of the range of the criterion
 
 
@@ -64,7 +64,7 @@ class Phases:
         }
 
 
-def choose(vectors: NDArray[np.float32], most: int = MOST, *, seed: int = 0) -> Clusters:
+def choose(vectors: NDArray[np.float32], most: int = MOST_PHASES, *, seed: int = 0) -> Clusters:
     """The clustering of `vectors` [I, d] with the number of clusters that the criterion asks for.
 
     Bisection between one and `most`, as SimPoint 3.0 searches: the criterion grows with k up to there.
@@ -87,7 +87,7 @@ def phases(
     trace: Trace | str | os.PathLike[str],
     *,
     interval: int | None = None,
-    most: int = MOST,
+    most: int = MOST_PHASES,
     seed: int = 0,
     progress: bool = True,
 ) -> Phases:
