@@ -22,6 +22,8 @@ from typing import IO, TYPE_CHECKING, Any
 from analysis.arguments import configured, is_fitted, listed, loaded_model, predictable, required, simulable
 from analysis.results.result import Result
 from support.errors import InputError as Error
+from tracegen.control_flow import MOST_PHASES
+from tracegen.live_points import UNITS
 
 if TYPE_CHECKING:
     from analysis.arguments import Machines, Models, Named
@@ -258,7 +260,7 @@ def live_points(
     trace: str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
     *,
-    units: int = 384,
+    units: int = UNITS,
     seed: int = 0,
     vector: bool = True,
     model: Models = None,
@@ -586,7 +588,9 @@ def subset(
     return subsetting.result(found, len(vectors))
 
 
-def phases(trace: str | os.PathLike[str], *, interval: int | None = None, most: int = 30, seed: int = 0) -> Result:
+def phases(
+    trace: str | os.PathLike[str], *, interval: int | None = None, most: int = MOST_PHASES, seed: int = 0
+) -> Result:
     """Find the phases of a trace and their simulation points, as SimPoint does. Raises Error.
 
     >>> import perfvec as pv

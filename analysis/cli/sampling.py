@@ -13,6 +13,7 @@ import typer
 from analysis.cli.options import ModelFile
 from analysis.cli.running import ProgramOptions, leave_as, runs_program
 from support.errors import InputError
+from tracegen.live_points import LEAST_UNITS, UNITS
 
 app = typer.Typer()
 
@@ -24,8 +25,8 @@ def live_points(
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write, NAME.livepoints.h5.")],
     trace: Annotated[Path | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
     units: Annotated[
-        int, typer.Option(min=64, help="Approximate number of units of 1,024 instructions to simulate.")
-    ] = 384,
+        int, typer.Option(min=LEAST_UNITS, help="Approximate number of units of 1,024 instructions to simulate.")
+    ] = UNITS,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the sample.")] = 0,
     vector: Annotated[
         bool,

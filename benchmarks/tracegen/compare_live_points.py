@@ -23,8 +23,9 @@ from perfvec.model import configuration_key
 from support.files import atomic_path
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
+from tracegen.live_points import UNITS
 from tracegen.live_points.live_points import UNIT
-from tracegen.live_points.record import UNITS, of_trace
+from tracegen.live_points.record import of_trace
 from tracegen.live_points.simulate import LivePointsSimulator
 from uarch.configuration import Machine, load_machine, preset_names, replace_field, replace_fields
 from uarch.constraints import REPLACEMENT_POLICIES

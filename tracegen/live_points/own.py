@@ -12,8 +12,9 @@ from support.compiled import cache_folders
 from support.errors import InputError
 from support.files import require_writable
 from tracegen.formats.trace import Trace
+from tracegen.live_points import UNITS
 from tracegen.live_points.live_points import SUFFIX, UNIT, LivePoints, load, save
-from tracegen.live_points.record import UNITS, of_trace
+from tracegen.live_points.record import of_trace
 
 LEAST_SAMPLED = 4 * 2 * UNITS * UNIT  # instructions of a trace that its live-points stand for: they pass a quarter
 _TRACE = ".trace.h5"

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from tracegen.live_points import _core
+from tracegen.live_points import LEAST_UNITS, UNITS, _core
 from tracegen.live_points.divisions import DivisionCounter, DivisionSteps
 from tracegen.live_points.live_points import LivePoints, Pieces
 from tracegen.live_points.origins import Origins
@@ -26,8 +26,6 @@ from tracegen.live_points.system_calls import SystemCallCounter, SystemCallCount
 from tracegen.qemu.stream import ProgramStream
 from uarch.instructions import LAST, Chunk, Operation, StaticInstructions
 
-UNITS = 384  # that are simulated, by default
-LEAST_UNITS = 64
 _POOL = 2048  # units that are held of a run, at least; up to twice as many
 _SIGNATURES = 1 << 16  # units that are known by what they are like, at least
 _BRANCHES = 12288  # before a unit, at most; a third of them the latest
