@@ -87,7 +87,7 @@ class Validation:
         ratios = self.ratios()
         with_kernel = self.table.get(f"with_kernel.{machine}")
         return {
-            "machine": machine,
+            "uarch": machine,
             "programs": len(error),
             "median": float(error.abs().median()),
             "mean": float(error.abs().mean()),
@@ -361,11 +361,11 @@ def result(found: Validation) -> Result:
 def headline(found: Validation) -> Headline:
     """The median error of the first machine, and those of the others beside it."""
     first, *others = found.summary()
-    beside = "".join(f"; {each['machine']} {percent(each['median'])}" for each in others)
+    beside = "".join(f"; {each['uarch']} {percent(each['median'])}" for each in others)
     return Headline(
         percent(first["median"]),
         "median error",
-        f"Simulated on {first['machine']}, {first['programs']} programs are off by {percent(first['median'])} in the "
+        f"Simulated on {first['uarch']}, {first['programs']} programs are off by {percent(first['median'])} in the "
         f"median and {percent(first['mean'])} in the mean{beside}.",
         f"simulated, beside times on this computer ({found.told.model_name}, {found.told.family})",
     )
@@ -393,7 +393,7 @@ def shown(found: Validation) -> str:
     for each in found.summary():
         rank = "-" if each["rank"] is None else f"{each['rank']:.2f}"
         programs = "1 program" if each["programs"] == 1 else f"{each['programs']} programs"
-        line = f"{each['machine']}: {programs}, median {each['median']:.1%}, mean {each['mean']:.1%}"
+        line = f"{each['uarch']}: {programs}, median {each['median']:.1%}, mean {each['mean']:.1%}"
         text.append(f"{line}, bias {each['bias']:+.1%}, rank {rank}")
         if each["ratio"] is not None:
             text.append(f"  speed ratios of {each['builds']} programs' builds: median {each['ratio']:.1%} off")
@@ -405,7 +405,7 @@ def shown(found: Validation) -> str:
 def sections(found: Validation) -> list[Section]:
     """The parts of the page."""
     stacks = pd.DataFrame(
-        [{"program": name, "machine": machine, **parts} for (name, machine), parts in found.stacks.items()]
+        [{"program": name, "uarch": machine, **parts} for (name, machine), parts in found.stacks.items()]
     )
     ratios = found.ratios()
     parts = [
@@ -463,7 +463,7 @@ def _stacks(found: Validation, program: str) -> dict[str, dict[str, float]]:
 
 def stated(found: Validation, machine: str) -> StatedError:
     """A machine's error as its preset states it."""
-    summary = next(each for each in found.summary() if each["machine"] == machine)
+    summary = next(each for each in found.summary() if each["uarch"] == machine)
     errors = {str(row["program"]): round(float(row[f"error.{machine}"]), 3) for _, row in found.table.iterrows()}
     return StatedError(
         machine,
