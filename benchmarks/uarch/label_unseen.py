@@ -50,7 +50,11 @@ def trace(workload: Workload, folder: Path, gem5: str) -> None:
             process.kill()  # it waits for a reader of its text
         if process.wait() or imported.returncode:
             lines = (run / "gem5.log").read_text(errors="replace").splitlines()
-            why = next((line for line in reversed(lines) if "fatal" in line or "panic" in line), "no reason given")
+            told = [line for line in lines if "fatal" in line or "panic" in line] or [
+                "no reason given",
+                *filter(None, lines),
+            ]
+            why = told[-1]
             raise InputError(f"{workload.name}: not traced: {why}")
 
 
