@@ -5,12 +5,17 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_AGAIN_S = 0.01
+
+
+class _Ended(SystemExit):
+    """The end that a signal has asked for."""
 
 
 @contextmanager
@@ -36,11 +41,29 @@ def end_in_order() -> list[signal.Signals]:
     def end(number: int, frame: FrameType | None) -> NoReturn:
         for other in deadly:
             signal.signal(other, signal.SIG_IGN)  # a terminal that closes, and timeout(1), send several
+        _again_where_lost(end, number)
         if "multiprocessing" in sys.modules:
             for child in sys.modules["multiprocessing"].active_children():
                 child.terminate()
-        sys.exit(128 + number)
+        raise _Ended(128 + number)
 
     for number in deadly:
         signal.signal(number, end)
     return deadly
+
+
+def _again_where_lost(end: Callable[[int, FrameType | None], NoReturn], number: int) -> None:
+    """Call `end` again where its exception is lost: a callback from C (Numba's compiler has some) or a `__del__` cannot
+    raise, so Python tells `sys.unraisablehook` of it and goes on.
+    """
+    others = sys.unraisablehook
+
+    def lost(unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(unraisable.exc_value, _Ended):
+            others(unraisable)
+            return
+        sys.unraisablehook = others
+        signal.signal(signal.SIGALRM, lambda _, frame: end(number, frame))
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)  # not at once, but when the callback is over
+
+    sys.unraisablehook = lost

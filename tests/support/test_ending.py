@@ -37,3 +37,28 @@ def test_sigterm_ends_workers_and_removes_what_they_write(tmp_path):
         process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 128 + signal.SIGTERM
         assert not list(folder.iterdir())
+
+
+_CALLBACK = """
+import ctypes, os, signal, sys, time
+from support.ending import orderly_end
+from support.files import atomic_path
+
+@ctypes.CFUNCTYPE(None)
+def callback():
+    os.kill(os.getpid(), signal.SIGHUP)
+    time.sleep(0.1)  # the handler raises here, and ctypes swallows it
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+with orderly_end(), atomic_path(sys.argv[1] + "/own"):
+    callback()
+    time.sleep(600)
+"""
+
+
+def test_a_signal_within_a_callback_of_c_is_not_lost(tmp_path):
+    words = [sys.executable, "-c", _CALLBACK, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(words, env=environment, check=False, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGHUP, "")
+    assert not list(tmp_path.iterdir())
