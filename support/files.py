@@ -82,6 +82,18 @@ def _remove_left(target: Path) -> None:
             os.close(handle)
 
 
+def require_folder(path: str | os.PathLike[str]) -> None:
+    """Make the folder where it is not there. Raises InputError unless files can be created in it (call it before long
+    work).
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be a folder ({error.strerror}); name another one") from None
+    require_writable(folder / "file")
+
+
 def require_writable(path: str | os.PathLike[str]) -> None:
     """Raise InputError unless a file can be created at `path` (call it before long work)."""
     target = Path(path)

@@ -590,12 +590,15 @@ def machine_yaml(machine: Machine) -> str:
 
 def save_machines(machines: Iterable[Machine], folder: str | Path) -> list[Path]:
     """One YAML a machine, named after it, in `folder`, which is made where it is not there. Raises InputError."""
+    from support.files import atomic_path
+
     folder, paths = Path(folder), []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for machine in machines:
             path = folder / f"{machine.name.replace('/', '_')}.yaml"
-            path.write_text(machine_yaml(machine))
+            with atomic_path(path) as temporary:
+                temporary.write_text(machine_yaml(machine))
             paths.append(path)
     except OSError as error:
         raise InputError(f"cannot write machines to {folder}: {error.strerror}") from None

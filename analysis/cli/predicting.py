@@ -118,10 +118,13 @@ def sweep(
     from analysis.programs.span import Span
     from analysis.questions.sweep import SweepQuestion, gem5_result
     from perfvec.model import load_model
+    from support.files import require_folder
     from uarch.configuration import load_machine, save_machines
 
     if gem5_results is not None:
         return gem5_result(gem5_results)
+    for folder in filter(None, (export_machines, export_gem5)):
+        require_folder(folder)
     require_level(level)
     span = Span(start, count) if start or count else None
     question = SweepQuestion(  # a wrong field, value or expression is refused before a program is traced

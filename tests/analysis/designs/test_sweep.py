@@ -19,6 +19,7 @@ from analysis.results.intervals import readable
 from perfvec.machines.encoder import machine_features
 from support.errors import InputError
 from tests.analysis.vectors import program, shipped
+from tests.command import perfvec
 from tests.tracegen.gem5 import gem5_runs
 from uarch.columns import of_machine
 from uarch.configuration import get_field, load_machine, replace_field
@@ -293,6 +294,26 @@ def test_the_machine_of_a_row_and_those_of_the_best_points():
     assert again == pytest.approx(best_of_q["cycles"])
     with pytest.raises(InputError, match="rows 0 to"):
         answer.machine(len(answer.table))
+
+
+@pytest.mark.parametrize("option", ["--export-machines", "--export-gem5"])
+def test_a_folder_that_cannot_be_is_refused_before_the_work(option, tmp_path):
+    program().save(tmp_path / "p.vector.npz")
+    (tmp_path / "file").write_text("")
+    words = ["sweep", tmp_path / "p.vector.npz", "--base", "base", "--vary", "l2.size_kib=256,512"]
+    done = perfvec(*words, option, tmp_path / "file")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot be a folder (File exists)" in done.stderr
+
+
+def test_machine_files_of_the_best_points(tmp_path):
+    program().save(tmp_path / "p.vector.npz")
+    words = ["sweep", tmp_path / "p.vector.npz", "--base", "base", "--vary", "l2.size_kib=256,512", "--best", 1]
+    done = perfvec(*words, "--csv", tmp_path / "points.csv", "--export-machines", tmp_path / "best")
+    points = pd.read_csv(tmp_path / "points.csv")
+    (path,) = (tmp_path / "best").iterdir()
+    assert f"--uarch {path}" in done.stderr
+    assert load_machine(path).l2.size_kib == points.loc[points["seconds"].idxmin(), "l2.size_kib"]
 
 
 def predictions(folder, name, key):
