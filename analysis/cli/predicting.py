@@ -123,8 +123,6 @@ def sweep(
 
     if gem5_results is not None:
         return gem5_result(gem5_results)
-    for folder in filter(None, (export_machines, export_gem5)):
-        require_folder(folder)
     require_level(level)
     span = Span(start, count) if start or count else None
     question = SweepQuestion(  # a wrong field, value or expression is refused before a program is traced
@@ -141,6 +139,8 @@ def sweep(
         heat=heat,
     )
     question.require_goes_with(simulate=simulate, span=span is not None)
+    for folder in filter(None, (export_machines, export_gem5)):
+        require_folder(folder)
     model = load_model(model_file)
     with opened_targets(context, targets, model, max_instructions, span) as programs:
         found = question.ask(model, programs, math.inf if simulate else seconds, level=level)

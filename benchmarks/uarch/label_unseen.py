@@ -50,11 +50,8 @@ def trace(workload: Workload, folder: Path, gem5: str) -> None:
             process.kill()  # it waits for a reader of its text
         if process.wait() or imported.returncode:
             lines = (run / "gem5.log").read_text(errors="replace").splitlines()
-            told = [line for line in lines if "fatal" in line or "panic" in line] or [
-                "no reason given",
-                *filter(None, lines),
-            ]
-            why = told[-1]
+            fatal = [line for line in lines if "fatal" in line or "panic" in line]
+            why = (fatal or [*filter(None, lines)] or ["no reason given"])[-1]
             raise InputError(f"{workload.name}: not traced: {why}")
 
 
