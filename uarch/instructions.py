@@ -73,6 +73,18 @@ class Interruption(IntEnum):
     BRANCH = 2  # the third one is a branch within the microcode that is always taken
 
 
+class Temporary(IntFlag):
+    """What an instruction does with the temporary register of gem5's x86 microcode (`t1`): by what it writes it, if at
+    all, and whether it waits for it.
+    """
+
+    AT_ONCE = 1 << 0  # written by an immediate or the program counter,
+    LOADED = 1 << 1  # by what it loads,
+    COMPUTED = 1 << 2  # or by its result
+    MERGED = 1 << 3  # a part is written, which reads the rest: its load, without one what it computes, waits
+    MERGES_LOADED = 1 << 4  # none of it, but what it loads is a part of a register, which its load waits for
+
+
 # One space of architectural registers, aliases collapsed (al, ax, eax and rax are one register). Integer registers are
 # 0–31; zero registers (xzr, x0 of RISC-V) are left out of sources and destinations.
 VECTOR_REGISTERS = 32  # 32–63: xmm/ymm/zmm, v/q/d/s, f
@@ -120,6 +132,7 @@ class StaticInstructions:
         None  # [S] so many of FLAGS and CARRY are read as they are written; and MERGES_RESULT (None: 0)
     )
     interruption: NDArray[np.uint8] | None = None  # [S] Interruption (None: there is none)
+    temporary: NDArray[np.uint8] | None = None  # [S] Temporary (None: there is none)
     # By a family's name, the same instructions with its micro-operations (None: there is no machine code to tell by).
     native: Callable[[str], NativeInstructions] | None = None
 

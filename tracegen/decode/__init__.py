@@ -191,6 +191,7 @@ def _columns(
         isa=isa,
         merges_flags=np.array([one.merges_flags for one in meanings], np.uint8)[which],
         interruption=np.array([one.interruption for one in meanings], np.uint8)[which],
+        temporary=np.array([one.temporary for one in meanings], np.uint8)[which],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from uarch.instructions import Flag, Interruption, Operation
+from uarch.instructions import Flag, Interruption, Operation, Temporary
 
 
 class MicroOperations(NamedTuple):
@@ -36,6 +36,7 @@ class Decoded(NamedTuple):
         0  # how many of the flag groups (FLAGS, then CARRY) its result is made from, though it writes them
     )
     interruption: Interruption = Interruption.NONE
+    temporary: Temporary = Temporary(0)
 
 
 def distinct(registers: Iterable[int | None]) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tracegen.decode import x86_flags
 from tracegen.decode.decoded import Decoded, distinct
 from tracegen.decode.x86_micro_operations import crack, divide_steps, shifts_bytes
+from tracegen.decode.x86_temporary import temporary
 from uarch.instructions import (
     FLAGS_REGISTER,
     MASK_REGISTERS,
@@ -215,7 +216,19 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         interruption = Interruption.TRAP
     elif shifts_bytes(mnemonic, operands):
         interruption = Interruption.BRANCH
-    return Decoded(operation, flags, address, data_registers, destinations, count, scalar, False, merges, interruption)
+    return Decoded(
+        operation,
+        flags,
+        address,
+        data_registers,
+        destinations,
+        count,
+        scalar,
+        False,
+        merges,
+        interruption,
+        temporary(mnemonic, operands, loads > 0, stores > 0),
+    )
 
 
 def _registers(

@@ -33,10 +33,11 @@ from uarch.instructions import (
     Interruption,
     Operation,
     StaticInstructions,
+    Temporary,
 )
 
 FORMAT = "perfvec-live-points"
-VERSION = 5
+VERSION = 6
 UNIT = _core.UNIT
 SUFFIX = ".livepoints.h5"
 _TEXTS = ("program", "isa", "source", "command", "digest")
@@ -73,6 +74,7 @@ _MOST = {
     "chained": 2,
     "merges_flags": 2 * MERGES_RESULT - 1,
     "interruption": max(Interruption),
+    "temporary": 2 * max(Temporary) - 1,
 }
 
 

@@ -19,6 +19,7 @@ from uarch.instructions import (
     Flag,
     Operation,
     StaticInstructions,
+    Temporary,
 )
 from uarch.timing.shared_rows import SharedRows, shared_rows
 from uarch.timing.stack import execution_column
@@ -115,6 +116,8 @@ def _shared(instructions: StaticInstructions) -> SharedRows:
         rows[:, INTERRUPTION] = instructions.interruption
     if instructions.isa == "x86-64":  # gem5's microcode of a divide is three steps and rounds of four
         rows[divides, INTERRUPTION] = np.maximum((steps[divides] - 3) // 4, 1) + DIVIDES
+    if instructions.temporary is not None:
+        rows[:, INTERRUPTION] += instructions.temporary.astype(np.int16) << 8  # a field of its own, of a byte
     rows[:, EXECUTION] = np.array([execution(operation) for operation in range(256)], np.int16)[operations]
     rows[:, MICRO_OPERATIONS] = np.maximum(instructions.micro_operations, 1)
     rows[:, FLAGS] = flags.view(np.int16)
@@ -127,6 +130,9 @@ def _shared(instructions: StaticInstructions) -> SharedRows:
     if instructions.isa == "x86-64":
         # gem5 does not know that `xor eax, eax` needs no eax (`Xor` in microops/regop.isa, `Mxor` in mediaop.isa).
         sources = _with_results(sources, destinations, (flags & Flag.ZEROING) != 0)
+        if instructions.temporary is not None:
+            merges = (instructions.temporary & Temporary.MERGES_LOADED) != 0
+            sources = _with_results(sources, destinations, merges)
         sources, destinations = _with_microcode_flags(sources, destinations, operations == Operation.INT_DIV)
     rows[:, SOURCE_COUNT] = (sources != NO_REGISTER).sum(axis=1)
     rows[:, ADDRESS_COUNT] = instructions.address_sources

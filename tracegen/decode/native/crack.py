@@ -66,6 +66,7 @@ def _native(
         chained=np.zeros(len(parts), np.uint8),
         merges_flags=None,
         interruption=None,
+        temporary=None,
         native=None,
     )
     return NativeInstructions(

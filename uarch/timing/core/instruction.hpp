@@ -38,7 +38,10 @@ constexpr std::uint32_t LAST = 0xFFFFFFFF;  // follows the last instruction of a
 // Breaks in the stream of an instruction's own micro-operations: the first one traps, and the rest is fetched again; or
 // the third one is a branch within the microcode that is always taken; or it is a divide, of one round or (Divide + 1 and
 // more) of several, which end with a branch each that is taken but for the last one.
-enum class Interruption : std::int16_t { None, Trap, Branch, Divide };
+enum class Interruption : std::int8_t { None, Trap, Branch, Divide };
+
+// What an instruction does with the temporary register of gem5's x86 microcode; as in uarch/instructions.py (Temporary).
+enum Temporary : std::uint8_t { AT_ONCE = 1 << 0, LOADED = 1 << 1, COMPUTED = 1 << 2, MERGED = 1 << 3, MERGES_LOADED = 1 << 4 };
 
 enum class Divider : std::int16_t { None, Integer, Float };
 
@@ -67,6 +70,7 @@ struct StaticInstruction {
                                  // of real families traits: STACK_MOVED to RENAMES_OPERAND
     std::int16_t execution;      // its column of the CPI stack (`Cause`)
     Interruption interruption;
+    std::uint8_t temporary;      // `Temporary`
 
     bool is(std::uint16_t mask) const { return (flags & mask) != 0; }
     bool only_accesses() const { return is(LOAD | STORE) && computes == 0 && cycles_before == 0 && !is(BRANCH | STRING); }

@@ -38,10 +38,13 @@ struct alignas(64) DecodedInstruction {
     // earlier for the next one that forwards.
     bool vector : 1, renames : 1, stack_engine : 1, stack_read : 1, forwards : 1;
     bool may_prefetch : 1;  // what it accesses goes nowhere: it can only be a prefetch
+    bool few_destinations : 1;  // its last result is what one that waits for a fence and no register waited for, in a CPI stack
+    // Its load, or what it computes, waits for gem5's temporary register; its load waits for all its sources.
+    bool loads_part : 1, computes_part : 1, merges_loaded : 1;
+    std::uint8_t temporary : 2;  // by what it writes that register: 0 if not, else 1 + AT_ONCE's bit number and so on
     // Nothing unusual about it with at most so many accesses (-1: with any): its registers have places, and nothing else
     // depends on it or its order.
     std::int8_t plain;
-    bool few_destinations;  // its last result is what one that waits for a fence and no register waited for, in a CPI stack
     std::uint8_t rounds;  // of a divide
     std::uint8_t source_count, address_count, destination_count, base_count;
     Register sources[MAX_SOURCES];     // the first `address_count` form the address
@@ -78,6 +81,10 @@ struct alignas(64) DecodedInstruction {
           forwards(native && row.chained & FORWARDS),
           may_prefetch(row.destination_count == 0 && !row.is(LOAD | STORE | BRANCH | STRING)),
           few_destinations(row.destination_count < USUAL_DESTINATIONS),
+          loads_part(row.temporary & MERGED && row.is(LOAD)),
+          computes_part(row.temporary & MERGED && !row.is(LOAD)),
+          merges_loaded(row.temporary & MERGES_LOADED),
+          temporary(row.temporary & COMPUTED ? 3 : row.temporary & (AT_ONCE | LOADED)),
           rounds(byte(static_cast<std::int16_t>(row.rounds()))),
           source_count(byte(row.source_count)),
           address_count(byte(std::min(row.address_count, row.source_count))),

@@ -417,6 +417,27 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         if (others_known < result.committed) others_known = result.committed;
     }
 
+    const auto wait_for_part = [&](bool load, const Result& result, Cause cause) {
+        const Cycle memory = needed(result, memory_late_);
+        if (load) {
+            if (memory > addressed) addressed_cause = cause;
+            addressed = std::max(addressed, memory);
+            if (address_known < result.committed) address_known = result.committed;
+        } else {
+            const Cycle cycle = needed(result, late);
+            if (cycle > others) others_cause = cause;
+            others = std::max(others, cycle);
+            others_for_memory = std::max(others_for_memory, memory);
+            if (others_known < result.committed) others_known = result.committed;
+        }
+    };
+    const int temporary = native_ ? 0 : row.temporary;
+    if (temporary & MERGED) wait_for_part(row.is(LOAD), temporary_, temporary_cause_);
+    if (temporary & MERGES_LOADED) {
+        addressed = std::max(addressed, others_for_memory);
+        if (address_known < others_known) address_known = others_known;
+    }
+
     Result brought, loaded, moved, computed;  // by what comes before all else, by loads, of a stack pointer, by the rest
     std::int64_t left = std::max<std::int64_t>(row.micro_operations - interrupted, 1) - lanes;
     const auto count = [&](std::int64_t wanted) {
@@ -521,6 +542,10 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         if constexpr (STACK) ready_cause_[row.destinations[destination]] = native_ && loads > 0 ? LoadL1d : execution;
     }
     if (row.divider == Divider::Integer) result_[MICROCODE_FLAGS] = divided;
+    if (temporary & (AT_ONCE | LOADED | COMPUTED)) {
+        temporary_ = temporary & AT_ONCE ? brought : temporary & LOADED ? loaded : computed;
+        temporary_cause_ = temporary & LOADED ? LoadL1d : execution;
+    }
     if (row.is(SERIALIZING)) serial_ = cycle + 1;
     if constexpr (STACK) stack_.retire(k, operations_ - before_operations, cycle - retired, waits_, FetchBandwidth);
     redirect(chunk, k, cycle);

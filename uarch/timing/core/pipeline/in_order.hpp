@@ -193,6 +193,8 @@ class InOrderCore final : public Core {
     StoreForwarding forwarding_;
     Cause ready_cause_[REGISTERS + 1] = {};  // what brings the register's value
     Result result_[REGISTERS + 1] = {};      // of the latest writer
+    Result temporary_;                       // of gem5's temporary register, of x86 microcode,
+    Cause temporary_cause_ = LoadL1d;        // and what brings it
     CycleRing in_memory_;  // when each of the latest accesses was done
     Cause under_way_[MOST_UNDER_WAY] = {};  // what waiting for each of them is charged to
     CycleRing buffer_;     // when each of the latest stores was written

@@ -443,6 +443,12 @@ __attribute__((always_inline)) inline void OutOfOrderCore::await_operands(InFlig
         for (int source = row.address_count; source < row.source_count; ++source)
             at.of_others = std::max(at.of_others, ready_[row.sources[source]] - forwarded_[row.sources[source]]);
     }
+    if (row.loads_part) read(TEMPORARY, of_address, at.address_register);
+    if (row.computes_part) read(TEMPORARY, at.of_others, at.others_register);
+    if (row.merges_loaded && at.of_others > of_address) {
+        of_address = at.of_others;
+        at.address_register = at.others_register;
+    }
     if (at.prefetching() && at.of_others > of_address) {  // all that it reads forms its address
         of_address = at.of_others;
         at.address_register = at.others_register;
@@ -486,7 +492,8 @@ __attribute__((always_inline)) inline void OutOfOrderCore::execute_loads(InFligh
             const Address address = chunk.address[which];
             const std::int64_t size = chunk.bytes(which);
             if (several) waits_ = before;
-            Cycle loaded = load<STACK>(row.pc, address, size, at.addressed, at.prefetching()) + row.load_after;
+            const Cycle from = row.loads_part ? std::max(at.addressed, at.loaded) : at.addressed;
+            Cycle loaded = load<STACK>(row.pc, address, size, from, at.prefetching()) + row.load_after;
             if (row.renames && renaming_.active() && size >= LEAST_RENAMED)
                 loaded = std::min(loaded, std::max(at.begin(), renaming_.find(address, size)));
             if constexpr (STACK) waits_.add(LoadL1d, row.load_after);
@@ -494,6 +501,7 @@ __attribute__((always_inline)) inline void OutOfOrderCore::execute_loads(InFligh
             issue_queue_.leave(loaded);
             if (several && loaded > at.data) latest = waits_;
             at.data = std::max(at.data, loaded);
+            at.loaded = std::max(at.loaded, loaded);
         });
         if (several) waits_ = latest;
     }
@@ -596,6 +604,10 @@ __attribute__((always_inline)) inline void OutOfOrderCore::write_registers(const
         squashed_.write(row, std::min(at.ahead + row.cycles_before + computing + row.cycles_after, at.result));
     }
     ready_[REGISTERS] = forwarded_[REGISTERS] = 0;  // where those that it does not have went
+    const Cycle written[] = {ready_[TEMPORARY], at.dispatched + 1, at.loaded, at.result};
+    ready_[TEMPORARY] = written[row.temporary];
+    if constexpr (STACK)
+        if (row.temporary != 0) history_[TEMPORARY] = result_history_;
     memory_last_ = std::max(memory_last_, at.complete);
     if (at.ordering()) memory_order_ = at.complete;
 }

@@ -158,9 +158,10 @@ class OutOfOrderCore final : public Core {
     ReleaseRing load_queue_, int_registers_, fp_registers_;
     ResponsePort responses_;
     StoreQueue store_queue_;
-    Cycle ready_[REGISTERS + 1] = {};    // from which a reader of the register can issue
+    static constexpr int TEMPORARY = REGISTERS + 1;  // gem5's, of x86 microcode
+    Cycle ready_[REGISTERS + 2] = {};    // from which a reader of the register can issue
     std::uint8_t forwarded_[REGISTERS + 1] = {};  // cycles earlier, for the next one that forwards
-    std::array<History, REGISTERS + 1> history_{};  // of what is ready
+    std::array<History, REGISTERS + 2> history_{};  // of what is ready
     History result_history_;                        // of the instruction at hand
 
     Slots rename_;
