@@ -27,7 +27,7 @@ CORES = ("out-of-order", "in-order")
 GEM5 = "gem5"
 MEMORY, CACHE = "memory", "cache"  # of `first_touch`
 FIXED, CACHES = "fixed", "caches"  # of `tlb.walk`
-VIRTUAL, _, DRAWN = FRAMES = ("virtual", "in-order", "drawn")
+VIRTUAL, IN_ORDER, DRAWN = FRAMES = ("virtual", "in-order", "drawn")
 SMALL_PAGE = 4  # KiB
 # Kinds of system calls that may have a time of their own (uarch/system_calls.yaml), and all others.
 _FILE_CALLS = ("read", "write", "open", "close", "stat", "getdents")

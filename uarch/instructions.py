@@ -81,7 +81,7 @@ class Temporary(IntFlag):
     AT_ONCE = 1 << 0  # written by an immediate or the program counter,
     LOADED = 1 << 1  # by what it loads,
     COMPUTED = 1 << 2  # or by its result
-    MERGED = 1 << 3  # a part is written, which reads the rest: its load, without one what it computes, waits
+    MERGED = 1 << 3  # only a part, which reads the rest: what writes it waits
     MERGES_LOADED = 1 << 4  # none of it, but what it loads is a part of a register, which its load waits for
 
 

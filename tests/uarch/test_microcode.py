@@ -8,7 +8,7 @@ from programs import Program, simulate
 
 from tracegen.decode import decode
 from uarch.configuration import Machine, load_machine, replace_field, replace_fields
-from uarch.instructions import NO_REGISTER, Flag
+from uarch.instructions import NO_REGISTER, Flag, Temporary
 from uarch.timing.simulation import Simulation
 from uarch.timing.static import SOURCES, SOURCES_AT, static_rows
 
@@ -196,6 +196,87 @@ def test_features_do_not_see_steps():
 FAR = 0x28040  # from one access to the next
 PREFETCHES = ["0f180f", "0f0d0f"]  # prefetchnta [rdi], prefetchw [rdi]
 OF_ALL_KINDS = [BASE, MINOR, load_machine("zen4-native")]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("0fb607", Temporary.LOADED | Temporary.MERGED),  # movzx eax, byte [rdi]
+        ("803f05", Temporary.LOADED | Temporary.MERGED),  # cmp byte [rdi], 5
+        ("0307", Temporary.LOADED),  # add eax, [rdi]
+        ("58", Temporary.LOADED),  # pop rax
+        ("c3", Temporary.LOADED),  # ret
+        ("ff37", Temporary.LOADED),  # push [rdi]
+        ("0107", Temporary.COMPUTED),  # add [rdi], eax
+        ("d027", Temporary.COMPUTED | Temporary.MERGED),  # shl byte [rdi], 1
+        ("0fb6c0", Temporary.COMPUTED | Temporary.MERGED),  # movzx eax, al
+        ("0f9407", Temporary.COMPUTED | Temporary.MERGED),  # sete byte [rdi]
+        ("f7f1", Temporary.COMPUTED),  # div ecx
+        ("83f805", Temporary.AT_ONCE),  # cmp eax, 5
+        ("7400", Temporary.AT_ONCE),  # je
+        ("6b0705", Temporary.AT_ONCE),  # imul eax, [rdi], 5
+        ("660feb07", Temporary.AT_ONCE),  # por xmm0, [rdi]
+        ("3c05", Temporary.AT_ONCE | Temporary.MERGED),  # cmp al, 5
+        ("c60701", Temporary.AT_ONCE | Temporary.MERGED),  # mov byte [rdi], 1
+        ("0fbf07", Temporary.MERGES_LOADED),  # movsx eax, word [rdi]
+        ("8a07", Temporary.MERGES_LOADED),  # mov al, [rdi]
+        ("8b07", Temporary(0)),  # mov eax, [rdi]
+        ("0fb7c0", Temporary(0)),  # movzx eax, ax
+        ("b001", Temporary(0)),  # mov al, 1
+        ("ffe0", Temporary(0)),  # jmp rax
+        ("0f94c0", Temporary(0)),  # sete al
+        ("d0e0", Temporary(0)),  # shl al, 1
+    ],
+)
+def test_what_goes_through_the_temporary_register(code, expected):
+    temporary = x86(code).temporary
+    assert temporary is not None and temporary.tolist() == [expected]
+
+
+COUNT = 300
+POINTER, BYTE, WORD = "488b3f", "440fb607", "448b07"  # mov rdi, [rdi]; movzx r8d, byte [rdi]; mov r8d, [rdi]
+WHOLE, PART = "4183c101", "4180c101"  # add r9d, 1; add r9b, 1
+
+
+def cycles_a_load(machine: Machine, *texts: str) -> float:
+    """Return the cycles of `texts`, whose first loads from one place, among many alike."""
+
+    def accesses(k: int, number: int) -> list[tuple[int, int, int]]:
+        return [(0x10000000, 1, 0)] if k < COUNT * len(texts) and k % len(texts) == 0 else []
+
+    return cycles_a_round(machine, [*texts] * COUNT, 6, accesses) / COUNT
+
+
+@pytest.mark.parametrize("machine", [BASE, MINOR], ids=lambda machine: machine.name)
+def test_loads_of_bytes_wait_for_each_other(machine):
+    """As loads do whose address is loaded; an immediate of a byte is one more in the chain."""
+    chain = cycles_a_load(machine, POINTER)
+    assert cycles_a_load(machine, BYTE) == pytest.approx(chain, rel=0.1)
+    assert cycles_a_load(machine, BYTE, PART) >= chain + 0.5
+
+
+def test_what_writes_the_whole_register_ends_the_chain():
+    """Three micro-operations to retire, four of them a cycle; the chain is of four cycles."""
+    assert cycles_a_load(BASE, WORD) < 1
+    assert cycles_a_load(BASE, BYTE, WHOLE) < 0.5 * cycles_a_load(BASE, BYTE)
+    assert cycles_a_load(BASE, BYTE, "448b0f", "440fb6c8") > 0.9 * cycles_a_load(BASE, BYTE)  # mov r9d, [rdi]: not it
+
+
+def test_a_byte_is_extended_in_two_steps():
+    """`movzx eax, al`; of a word in one."""
+    assert cycles_a_round(BASE, ["0fb6c0"] * 50) == pytest.approx(100, rel=0.05)
+    assert cycles_a_round(BASE, ["0fb7c0"] * 50) == pytest.approx(50, rel=0.05)
+
+
+def test_a_load_into_a_part_of_a_register_waits_for_the_register():
+    chain = cycles_a_load(BASE, POINTER)
+    assert cycles_a_load(BASE, "448a07") == pytest.approx(chain, rel=0.05)  # mov r8b, [rdi]
+    assert cycles_a_load(BASE, "440fbf07") == pytest.approx(chain + 1, rel=0.05)  # movsx r8d, word [rdi]
+
+
+def test_silicon_has_no_such_register():
+    native = load_machine("zen4-native")
+    assert cycles_a_load(native, BYTE) == pytest.approx(cycles_a_load(native, WORD), abs=0.1)
 
 
 def without_prefetchers(machine: Machine) -> Machine:

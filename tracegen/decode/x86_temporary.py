@@ -47,14 +47,12 @@ def temporary(mnemonic: str, operands: list[X86Op], loads: bool, stores: bool) -
         return (Temporary.COMPUTED if computed else Temporary.LOADED) | merged
     if mnemonic in ("movzx", "movsx"):
         return Temporary.COMPUTED | Temporary.MERGED if operands[1].size == 1 else Temporary(0)
-    if mnemonic in ("psrldq", "pslldq"):
-        return Temporary.MERGED
     if mnemonic == "bswap":
         return Temporary.COMPUTED if width > WHOLE else Temporary(0)
     if (immediate or mnemonic == "not") and _IMMEDIATES.fullmatch(mnemonic):
         if mnemonic == "mov" and memory is None:
             return Temporary(0)
-        return merged or Temporary.AT_ONCE
+        return Temporary.AT_ONCE | merged
     if _AT_ONCE.fullmatch(mnemonic) or (mnemonic == "jmp" and immediate):
         return Temporary.AT_ONCE
     if _COMPUTED.fullmatch(mnemonic) and (memory is not None or mnemonic[:2] in ("bs", "xc")):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from uarch.configuration import Machine, flatten, load_machine, machine_from_dict, native_family
-from uarch.constraints import CACHE, CACHES, DRAWN, ITTAGE, MICROCODES, STREAM, TAGGED, TARGET_TABLE
+from uarch.constraints import CACHE, CACHES, DRAWN, IN_ORDER, ITTAGE, MICROCODES, STREAM, TAGGED, TARGET_TABLE
 from uarch.host.measure import Measurements
 from uarch.host.told import Told
 
@@ -48,6 +48,7 @@ _CALLED = {
     "brk": "132 KiB more",
     "clock": "clock_gettime",
 }
+_USED = (0.6, 0.9)  # of the last cache, where chases tell how pages lie in it
 _SHARE = 0.6  # of the told size of a cache that must be seen, else others have the rest
 
 
@@ -128,7 +129,7 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
     if "mispredicted_jumps" in found.numbers and ITTAGE in (indirect, base.branch_predictor.indirect):
         note = f"{share:.0%} mispredicted of four targets in an order of 64"
         put("branch_predictor.indirect", indirect, MEASURED, note)
-    put("frames", DRAWN, ASSUMED, "the kernel's free pages are in no order")
+    put("frames", *_frames(values, found))
     if "store to load" in found.latency:
         reach = found.numbers.get("renamed_stores")
         whole = found.latency["store to load" if reach is None else "store to load of a byte"]
@@ -312,6 +313,28 @@ def _caches(put: Any, values: dict[str, Any], told: Told, found: Measurements) -
     if "misses_in_flight" in found.numbers:
         misses = max(round(found.numbers["misses_in_flight"]), 1)
         put("l1d.mshrs", misses, MEASURED, "misses side by side")
+
+
+def _frames(values: Mapping[str, Any], found: Measurements) -> tuple[str, str, str]:
+    """Whether pages lie in the last cache as if drawn: then some of its sets are full before the rest, and a chase
+    through most of it misses there. A set of w ways, of which a share s is used, has a line's place with a probability
+    of P(n < w), where the number n of others is Poisson-distributed with mean s·w.
+    """
+    level = next((level for level in ("l3", "l2") if values[level] and level in found.latency), None)
+    curve = found.curves.get("latency", {}).get("4 KiB pages")
+    if level is None or curve is None:
+        return DRAWN, ASSUMED, "the kernel's free pages are in no order"
+    size, ways = values[level]["size_kib"], values[level]["associativity"]
+    missed = expected = 0.0
+    for used, time in zip(*curve, strict=True):
+        if _USED[0] * size <= used <= _USED[1] * size:
+            mean = ways * used / size
+            expected += 1 - sum(math.exp(-mean) * mean**n / math.factorial(n) for n in range(ways))
+            missed += (time - found.latency[level]) / (found.latency["memory"] - found.latency[level])
+    if expected == 0:
+        return DRAWN, ASSUMED, "the kernel's free pages are in no order"
+    note = f"a chase through most of {level} misses {missed / expected:.0%} as often as in drawn pages"
+    return IN_ORDER if missed < expected / 2 else DRAWN, MEASURED, note
 
 
 def _cycles_a_line(values: Mapping[str, Any], found: Measurements, level: str, below: str) -> float | None:

@@ -1,5 +1,7 @@
 """The schema `timed`: its quantisation and its reference machines, which see what was executed and nothing else."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ from tracegen.features.timed import (
     references,
 )
 from uarch.configuration import preset_names
-from uarch.instructions import Flag, Operation
+from uarch.instructions import Flag, Operation, Temporary
 from uarch.timing import simulation
 from uarch.timing.simulation import Simulation
 
@@ -162,3 +164,14 @@ def test_a_column_can_be_hidden():
     assert hidden.stored == TIMED.identity
     with pytest.raises(InputError, match="no column 'huge'"):
         get_schema("timed~huge")
+
+
+def test_columns_are_those_that_models_were_trained_on():
+    """gem5's temporary register, for which loads of bytes wait, changes the simulator's times, not the columns."""
+    program = loop(100)
+    chunk, before = program.chunk(), program.static()
+    loads = (before.flags & Flag.LOAD) != 0
+    static = replace(before, temporary=loads * np.uint8(Temporary.LOADED | Temporary.MERGED))
+    assert (TIMED.extractor(static).extract(chunk) == TIMED.extractor(before).extract(chunk)).all()
+    machine = references()[NAMES.index("middle")].machine
+    assert (Simulation(machine, static).run(chunk) != Simulation(machine, before).run(chunk)).any()

@@ -41,7 +41,7 @@ struct alignas(64) DecodedInstruction {
     bool few_destinations : 1;  // its last result is what one that waits for a fence and no register waited for, in a CPI stack
     // Its load, or what it computes, waits for gem5's temporary register; its load waits for all its sources.
     bool loads_part : 1, computes_part : 1, merges_loaded : 1;
-    std::uint8_t temporary : 2;  // by what it writes that register: 0 if not, else 1 + AT_ONCE's bit number and so on
+    std::uint8_t temporary : 2;  // by what it writes that register: 0 by nothing, AT_ONCE, LOADED, 3 by its result
     // Nothing unusual about it with at most so many accesses (-1: with any): its registers have places, and nothing else
     // depends on it or its order.
     std::int8_t plain;

@@ -432,7 +432,9 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         }
     };
     const int temporary = native_ ? 0 : row.temporary;
-    if (temporary & MERGED) wait_for_part(row.is(LOAD), temporary_, temporary_cause_);
+    const bool brings_part = (temporary & MERGED) && (temporary & AT_ONCE);
+    const Cycle brings = brings_part ? std::max(begin, needed(temporary_, ALU_LATE)) : begin;
+    if ((temporary & MERGED) && !brings_part) wait_for_part(row.is(LOAD), temporary_, temporary_cause_);
     if (temporary & MERGES_LOADED) {
         addressed = std::max(addressed, others_for_memory);
         if (address_known < others_known) address_known = others_known;
@@ -454,8 +456,8 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     const bool relative = lanes > 0 && address_count == 0;
     const bool converts = before > 0 && !simple && loads == 0;  // brings a register over to the unit
     for (std::int64_t each = 0; each < before; ++each) {
-        const Cycle operands = converts && each == 0 ? others : each > 0 && converts ? brought.ready - ALU_LATE : begin;
-        brought = operate<STACK>(operands, converts ? others_cause : begin_cause, INT_ALU, Divider::None, ALU_STAGES);
+        const Cycle operands = converts && each == 0 ? others : each > 0 && converts ? brought.ready - ALU_LATE : brings;
+        brought = operate<STACK>(operands, converts ? others_cause : brings_part ? temporary_cause_ : begin_cause, INT_ALU, Divider::None, ALU_STAGES);
     }
     const auto accesses = [&](bool write, Cycle operands, const Committed& known, Cause cause) {
         for (std::int64_t which = first; which < last; ++which) {
