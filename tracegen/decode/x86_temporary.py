@@ -1,8 +1,8 @@
 """What an x86-64 instruction does with `t1`, the first temporary register of gem5's microcode.
 
-Immediates, and what is loaded to be computed with, go through it. A micro-operation of one or two bytes keeps the rest of
-the register that it writes, so it reads it (`merge` in ldstop.isa, limmop.isa and regop.isa of
-`src/arch/x86/isa/microops`): a load of a byte waits for the one before it, until an instruction writes the whole register.
+Immediates, and what is loaded to be computed with, go through it. A micro-operation of one or two bytes keeps the rest
+of the register that it writes, so it reads it (`merge` in ldstop.isa, limmop.isa and regop.isa of
+`src/arch/x86/isa/microops`): a load of a byte waits for the one before it, until an instruction writes all of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _AT_ONCE = re.compile(
     r"|stmxcsr|rounds[sd]"
 )
 _COMPUTED = re.compile(r"div|bs[fr]|xchg|set\w+|pextr[bwdq]")
-_ADDRESSES = re.compile(r"(?:and|or|xor|andn)p[sd]|pandn?|por|pxor|p?unpckh\w+")  # go through it, with vectors in memory
+_ADDRESSES = re.compile(
+    r"(?:and|or|xor|andn)p[sd]|pandn?|por|pxor|p?unpckh\w+"
+)  # go through it, with vectors in memory
 
 
 def temporary(mnemonic: str, operands: list[X86Op], loads: bool, stores: bool) -> Temporary:
