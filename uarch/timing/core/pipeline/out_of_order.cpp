@@ -443,11 +443,8 @@ __attribute__((always_inline)) inline void OutOfOrderCore::await_operands(InFlig
         for (int source = row.address_count; source < row.source_count; ++source)
             at.of_others = std::max(at.of_others, ready_[row.sources[source]] - forwarded_[row.sources[source]]);
     }
-    if (row.temporary == AT_ONCE) {  // a micro-operation writes it before all else
+    if (row.temporary == AT_ONCE)  // a micro-operation writes it before all else
         ready_[TEMPORARY] = std::max(at.dispatched, row.computes_part ? ready_[TEMPORARY] : 0) + 1;
-        if constexpr (STACK)
-            if (!row.computes_part) history_[TEMPORARY] = {};
-    }
     if (row.loads_part) read(TEMPORARY, of_address, at.address_register);
     if (row.computes_part) read(TEMPORARY, at.of_others, at.others_register);
     if (row.merges_loaded && at.of_others > of_address) {
@@ -609,10 +606,10 @@ __attribute__((always_inline)) inline void OutOfOrderCore::write_registers(const
         squashed_.write(row, std::min(at.ahead + row.cycles_before + computing + row.cycles_after, at.result));
     }
     ready_[REGISTERS] = forwarded_[REGISTERS] = 0;  // where those that it does not have went
-    const Cycle written[] = {ready_[TEMPORARY], ready_[TEMPORARY], at.loaded, at.result};
-    ready_[TEMPORARY] = written[row.temporary];
-    if constexpr (STACK)
-        if (row.temporary > AT_ONCE) history_[TEMPORARY] = result_history_;
+    if (row.temporary > AT_ONCE) {
+        ready_[TEMPORARY] = row.temporary == LOADED ? at.loaded : at.result;
+        if constexpr (STACK) history_[TEMPORARY] = result_history_;
+    }
     memory_last_ = std::max(memory_last_, at.complete);
     if (at.ordering()) memory_order_ = at.complete;
 }
