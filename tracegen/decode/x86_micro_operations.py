@@ -44,6 +44,7 @@ _INTEGER: list[tuple[re.Pattern[str], _Body]] = [
         (r"not", _Body(2, 1, 1)),
         (r"c[wdq][dqo]", _PAIR),
         (r"bswap", _Body(3, 1, 0, 2)),
+        (r"bswapq", _Body(9, 1, 0, 5)),  # of 64 bits, by way of two temporary registers
         (r"shld|shrd", _Body(2, 1, 1)),
         (r"bt[src]", _Body(4, 1, 1, 1)),
         (r"bsf|bsr|tzcnt|lzcnt", _Body(28, 1, 0, 14)),
@@ -132,6 +133,8 @@ def crack(instruction: CsInsn, mnemonic: str, operation: Operation, accesses: in
         return MicroOperations(*_STRING[mnemonic[:-1]])
     if mnemonic in ("nop", "pause", "endbr64", "endbr32"):
         return MicroOperations()
+    if mnemonic == "bswap" and operands[0].size == HALF:
+        mnemonic = "bswapq"
     return _integer(mnemonic, operation, relative, immediate, accesses, atomic)
 
 

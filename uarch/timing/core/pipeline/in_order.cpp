@@ -523,7 +523,7 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         if (row.chained == 1) chain_ = computed.ready;
         if (native_ && loads == 0) computed.ready += row.cycles_after;
     }
-    const Result divided = computed;
+    const Result first_computed = computed;
     for (std::int64_t each = 0; each < after; ++each) {
         const Cycle from = done ? needed(computed, ALU_LATE) : loads > 0 ? needed(loaded, ALU_LATE) : operands;
         computed = operate<STACK>(from, execution, INT_ALU, Divider::None, ALU_STAGES);
@@ -543,9 +543,9 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
         result_[row.destinations[destination]] = base ? moved : computed;
         if constexpr (STACK) ready_cause_[row.destinations[destination]] = native_ && loads > 0 ? LoadL1d : execution;
     }
-    if (row.divider == Divider::Integer) result_[MICROCODE_FLAGS] = divided;
+    if (row.divider == Divider::Integer) result_[MICROCODE_FLAGS] = first_computed;
     if (temporary & (AT_ONCE | LOADED | COMPUTED)) {
-        temporary_ = temporary & AT_ONCE ? brought : temporary & LOADED ? loaded : computed;
+        temporary_ = temporary & AT_ONCE ? brought : temporary & LOADED ? loaded : first_computed;
         temporary_cause_ = temporary & LOADED ? LoadL1d : execution;
     }
     if (row.is(SERIALIZING)) serial_ = cycle + 1;

@@ -227,6 +227,8 @@ std::int64_t OutOfOrderCore::squash(const Squash& what) {
     start.entries = room;
     start.loads = load_queue_.free_at(resolved - LATE_RELEASE);
     start.stores = store_queue_.entries() - store_queue_.waiting();
+    start.int_registers = int_registers_.free_at(resolved - LATE_RELEASE);
+    start.fp_registers = fp_registers_.free_at(resolved - LATE_RELEASE);
     squashed_.part(ready_, frontend_delay_ + TO_RENAME + dispatch_delay_, start.from, start.until);
     const WrongPath::Walked walked = wrong_path_.walk(start, branches_, caches_, squashed_);
     const std::int64_t slots = (resolved - 1 - what.renamed) * rename_width_ + rename_width_ - rename_.used;
@@ -247,7 +249,7 @@ void OutOfOrderCore::fetched_beyond(std::uint32_t here, Cycle fetched, Cycle dec
     start.width = front_.fetch_width();
     start.from = fetched + 1;
     start.until = decoded + TO_REFETCH;
-    start.by = start.entries = start.loads = start.stores = -1;  // none of it gets beyond decode
+    start.by = start.entries = -1;  // none of it gets beyond decode
     start.most = front_.most_under_way();
     squashed_.part(ready_, 0, start.from, start.from);
     wrong_path_.walk(start, branches_, caches_, squashed_);
@@ -607,7 +609,7 @@ __attribute__((always_inline)) inline void OutOfOrderCore::write_registers(const
     }
     ready_[REGISTERS] = forwarded_[REGISTERS] = 0;  // where those that it does not have went
     if (row.temporary > AT_ONCE) {
-        ready_[TEMPORARY] = row.temporary == LOADED ? at.loaded : at.result;
+        ready_[TEMPORARY] = row.temporary == LOADED ? at.loaded : at.result - row.cycles_after;
         if constexpr (STACK) history_[TEMPORARY] = result_history_;
     }
     memory_last_ = std::max(memory_last_, at.complete);

@@ -47,13 +47,12 @@ class SquashedLoads {
         const Tag tag = combine(here, row, squashed_);
         set_destinations(row, tag, squashed_);
         Passed& passed = passed_[tag >> SHIFT];
-        if (passed.tag != tag || passed.first < begin_) {
-            passed = {tag, cycle, cycle, static_cast<std::int32_t>(left), 0};
+        if (passed.tag != tag || passed.since < begin_) {
+            passed = {tag, cycle, 0, {}};
             loads_ += row.is(LOAD);
         }
         written_[tag >> SHIFT] = true;
-        passed.last = cycle;
-        passed.last_left = static_cast<std::int32_t>(left);
+        passed.paths[passed.count++ % PATHS] = {cycle, static_cast<std::int32_t>(left)};
         ++count_;
         return true;
     }
@@ -73,16 +72,20 @@ class SquashedLoads {
         if (--left_ == 0) loads_ = 0;
         const Tag tag = combine(here, row, tags_);
         set_destinations(row, tag, tags_);
-        if (!written_[tag >> SHIFT]) return NEVER;
-        const Passed& passed = passed_[tag >> SHIFT];
-        if (passed.tag != tag || passed.first < begin_) return NEVER;
-        if (row.is(LOAD) && --loads_ == 0) left_ = 0;  // there is nothing more to be found
         Cycle ready = 0;
         for (int source = 0; source < USUAL_SOURCES; ++source) ready = std::max(ready, ready_[row.sources[source]]);
         for (int source = USUAL_SOURCES; source < row.source_count; ++source)
             ready = std::max(ready, ready_[row.sources[source]]);
-        if (ready < passed.first + passed.first_left) return std::max(ready, passed.first);
-        if (ready < passed.last + passed.last_left) return std::max(ready, passed.last);
+        // What is not found was not there, and nothing that is found depends on it; or another took its place in the table.
+        const Cycle lost = row.is(LOAD) ? NEVER : ready;
+        if (!written_[tag >> SHIFT]) return lost;
+        const Passed& passed = passed_[tag >> SHIFT];
+        if (passed.tag != tag || passed.since < begin_) return lost;
+        if (row.is(LOAD) && --loads_ == 0) left_ = 0;  // there is nothing more to be found
+        for (std::uint32_t path = passed.count - std::min(passed.count, PATHS); path != passed.count; ++path) {
+            const auto& [dispatched, squashed_after] = passed.paths[path % PATHS];
+            if (ready < dispatched + squashed_after) return std::max(ready, dispatched);
+        }
         return NEVER;
     }
 
@@ -91,13 +94,19 @@ class SquashedLoads {
 
   private:
     static constexpr Cycle LEAST = 12;  // cycles in which anything can be issued; what is squashed earlier has gained little
-    static constexpr int BITS = 11, SHIFT = 64 - BITS;
+    static constexpr int BITS = 12, SHIFT = 64 - BITS;
     static constexpr std::int64_t BEYOND = 16;  // instructions by which the path taken may be longer than the squashed one
     static constexpr std::int64_t MOST_LEFT = 1 << 30;
-    struct alignas(32) Passed {
+    static constexpr std::uint32_t PATHS = 4;  // the latest ones that an instruction was on
+    struct Path {
+        Cycle dispatched;
+        std::int32_t left;  // cycles until it was squashed
+    };
+    struct Passed {
         Tag tag = 0;
-        Cycle first = 0, last = 0;                        // when it was dispatched: on the first and on the last path
-        std::int32_t first_left = 0, last_left = 0;  // cycles until each was squashed
+        Cycle since = 0;  // dispatched on the first path
+        std::uint32_t count = 0;
+        std::array<Path, PATHS> paths{};
     };
     using Tags = std::array<Tag, REGISTERS + 1>;
 

@@ -50,7 +50,8 @@ class WrongPath {
         Cycle from, until;     // fetches from … until …
         Cycle by;              // those fetched by this cycle are counted
         std::int64_t most;     // micro-operations that there is room for
-        std::int64_t entries, loads, stores;  // of them in the reorder buffer and in the queues
+        std::int64_t entries;  // of them in the reorder buffer, and what else they take
+        std::int64_t loads = 0, stores = 0, int_registers = 0, fp_registers = 0;
     };
     struct Walked {
         std::int64_t count;  // micro-operations fetched by `Start::by`
@@ -63,7 +64,7 @@ class WrongPath {
         Line line = start.line;
         if (here == UNKNOWN && address == Place::NOWHERE) return {0, line};
         Slots slots{start.from, 0};
-        std::int64_t count = 0, fetched = 0, loads = 0, stores = 0;
+        std::int64_t count = 0, fetched = 0, loads = 0, stores = 0, int_registers = 0, fp_registers = 0;
         bool enters = true, issues = true;  // the reorder buffer and the queues; the units before all is squashed
         while (fetched < start.most) {
             std::int64_t length = USUAL_LENGTH, operations = 1;
@@ -74,6 +75,8 @@ class WrongPath {
                 length = row.length;
                 operations = row.micro_operations;
                 flags = row.flags;
+                int_registers += row.int_destinations;
+                fp_registers += row.fp_destinations;
             }
             const Line last = line_of(address + length - 1);
             for (Line wanted = line_of(address); wanted <= last; ++wanted) {
@@ -92,6 +95,7 @@ class WrongPath {
             loads += (flags & LOAD) != 0;
             stores += (flags & STORE) != 0;
             enters &= fetched <= start.entries && loads <= start.loads && stores <= start.stores &&
+                      int_registers <= start.int_registers && fp_registers <= start.fp_registers &&
                       !(flags & (SERIALIZING | SYSCALL | STRING));
             if (enters && slots.cycle <= start.by) count += operations;
             issues = enters && issues && here != UNKNOWN &&
