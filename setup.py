@@ -8,8 +8,9 @@ from setuptools.errors import CompileError
 
 # Without vectors of neighbouring members: loading two at once waits for the two stores before it (a tenth of the time).
 # A profile (-fprofile-use, of gzip and awk on five machines) gains 7 to 8 % in order, out of order -5 to 6 %, on perl,
-# sqlite, lz4 and k_matmul (GCC 12, AMD EPYC (Zen 5) VM, busy, 2026-11-27): not worth three times the build. -march=native
-# loses 4 to 8 %, and gains 4 to 12 % with a CPI stack (base, zen4, cortex-a53; perl, k_matmul; Zen 4, 2026-11-28).
+# sqlite, lz4 and k_matmul (GCC 12, AMD EPYC (Zen 5) VM, busy, 2026-11-27): not worth three times the build.
+# -march=native loses 0 to 7 % without a CPI stack, and gains -7 to 12 % with one (base, zen4, cortex-a53 on perl and
+# k_matmul; Zen 4, 2026-11-28).
 FLAGS = ["-O3", "-fno-tree-slp-vectorize", "-fno-plt", "-g0", "-Wall", "-Wextra"]
 PARTS = "uarch/timing/core/parts.cpp"  # a third of the time; a checkout alone has them, to test them and to try them
 CORES = {

@@ -8,7 +8,7 @@ import pytest
 from programs import Instruction, Program, load
 
 from tracegen.decode import decode
-from uarch.configuration import load_machine, replace_field
+from uarch.configuration import load_machine, replace_field, replace_fields
 from uarch.instructions import CARRY_REGISTER, FLAGS_REGISTER, Flag, Interruption, Operation
 from uarch.timing.simulation import Simulation
 from uarch.timing.static import MICROCODE_FLAGS, SOURCES, SOURCES_AT, static_rows
@@ -62,6 +62,16 @@ def test_the_next_miss_begins_on_the_wrong_path():
     """
     machine = replace_field(BASE, "l2.prefetcher", "none")
     assert cycles(missing_loads(tested=False), machine) < 0.75 * cycles(missing_loads(tested=True), machine)
+
+
+def test_misses_begin_on_any_of_the_wrong_paths_before_them():
+    """As far ahead as the reorder buffer reaches, also where shorter paths followed the one that they began on: a wide
+    core waits for one miss in ten or more.
+    """
+    more = {"pipeline.rob_entries": 512, "pipeline.load_queue_entries": 256, "pipeline.issue_queue_entries": 512}
+    more |= {"pipeline.int_registers": 600, "l1d.mshrs": 64, "l2.mshrs": 64, "l3.mshrs": 64}
+    wide = replace_fields(BASE, {**more, "l1d.prefetcher": "none", "l2.prefetcher": "none"})
+    assert cycles(missing_loads(False), wide) < 0.1 * cycles(missing_loads(True), wide)
 
 
 def test_parts_of_a_trace_give_the_same_cycles():

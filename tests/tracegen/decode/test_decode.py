@@ -321,6 +321,8 @@ def test_loads_and_stores_are_those_that_gem5_saw(name):
         ("0f94c0", 2, 1, 0, 1),  # sete al
         ("480fb603", 2, 1, 0, 0),  # movzx rax, byte ptr [rbx]
         ("c70301000000", 2, 0, 1, 0),  # mov dword ptr [rbx], 1
+        ("0fc8", 3, 1, 0, 2),  # bswap eax
+        ("480fc8", 9, 1, 0, 5),  # bswap rax
         ("f3aa", 5, 3, 0, 0),  # rep stosb: setting up, and of each store
         ("660fefc0", 2, 2, 0, 0),  # pxor xmm0, xmm0
         ("660f383dc1", 2, 2, 0, 0),  # pmaxsd xmm0, xmm1: packed, whatever its name ends with
