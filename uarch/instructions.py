@@ -83,6 +83,7 @@ class Temporary(IntFlag):
     COMPUTED = 1 << 2  # or by its result
     MERGED = 1 << 3  # only a part, which reads the rest: what writes it waits
     MERGES_LOADED = 1 << 4  # none of it, but what it loads is a part of a register, which its load waits for
+    CONDITIONS = 1 << 5  # besides, the microcode's own flags change, for which every condition waits
 
 
 # One space of architectural registers, aliases collapsed (al, ax, eax and rax are one register). Integer registers are

@@ -205,8 +205,10 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     scalar = operation in _FLOAT and not mnemonic.startswith("f")  # SSE's; only x87 uses the floating-point units
     # gem5 warns that it writes such stores to the caches, by a micro-operation in front that faults each time
     # (insts/…/move_non_temporal.py, M5DebugOnceFault).
-    # gem5's shifts keep AF, its comparisons of floating-point numbers change flags bit by bit (regop.isa, mediaop.isa).
-    merges = 1 if re.fullmatch(r"sh[lr]|sa[lr]", mnemonic) else 2 if re.fullmatch(r"v?u?comis[sd]", mnemonic) else 0
+    # gem5's shifts keep AF, its comparisons of floating-point numbers change flags bit by bit (regop.isa, mediaop.isa), and
+    # its scans for a bit have conditions within.
+    keeps = re.fullmatch(r"(sh[lr]|sa[lr])|v?u?comis[sd]|bs[fr]|[lt]zcnt", mnemonic)
+    merges = 0 if keeps is None else 1 if keeps[1] else 2
     # Many of its vector operations read the register that they write, whatever they write of it (`FpDestReg_uqw` in
     # mediaop.isa).
     if _READS_WRITTEN.fullmatch(mnemonic) and destinations and VECTOR_REGISTERS <= destinations[0] < FLAGS_REGISTER:
@@ -338,7 +340,7 @@ _FLOAT = frozenset(
     )
 )
 _X87 = frozenset((*_FLOAT, Operation.MOVE))
-_MOVES_HALF = re.compile(r"v?mov[dq]")
+_MOVES_HALF = re.compile(r"v?mov(?:[dq]|[hl]p[sd])")
 _PACKED = frozenset(op for op in Operation if op.name.startswith("SIMD"))
 
 

@@ -20,6 +20,7 @@ from capstone.x86 import X86Op
 from tracegen.decode.decoded import MicroOperations
 from uarch.instructions import Operation
 
+_HALF_MOVES = re.compile(r"v?mov[hl]p[sd]")
 HALF = 8  # bytes of a vector register that one micro-operation handles
 
 
@@ -47,7 +48,8 @@ _INTEGER: list[tuple[re.Pattern[str], _Body]] = [
         (r"bswapq", _Body(9, 1, 0, 5)),  # of 64 bits, by way of two temporary registers
         (r"shld|shrd", _Body(2, 1, 1)),
         (r"bt[src]", _Body(4, 1, 1, 1)),
-        (r"bsf|bsr|tzcnt|lzcnt", _Body(28, 1, 0, 14)),
+        (r"bsf|tzcnt", _Body(30, 1, 0, 14)),
+        (r"bsr|lzcnt", _Body(28, 1, 0, 12)),
         (r"xchg", _Body(3, 1, 0, 2)),
         (r"xadd", _Body(2, 1, 0, 1)),
         (r"cmpxchg", _Body(3, 1, 0, 2)),
@@ -128,7 +130,7 @@ def crack(instruction: CsInsn, mnemonic: str, operation: Operation, accesses: in
     if any(name[:1] in ("x", "y", "z") and name[1:3] == "mm" for name in names):
         if shifts_bytes(mnemonic, operands):
             return MicroOperations(8, 3, 0, 1)  # four of them find that it is by few bytes
-        return _vector(mnemonic, operation, memory, relative, accesses, names)
+        return _vector(mnemonic, operation, operands, relative, accesses, names)
     if mnemonic[-1:] in "bwdq" and mnemonic[:-1] in _STRING:
         return MicroOperations(*_STRING[mnemonic[:-1]])
     if mnemonic in ("nop", "pause", "endbr64", "endbr32"):
@@ -169,8 +171,9 @@ def _integer(
 
 
 def _vector(
-    mnemonic: str, operation: Operation, memory: X86Op | None, relative: int, accesses: int, names: list[str]
+    mnemonic: str, operation: Operation, operands: list[X86Op], relative: int, accesses: int, names: list[str]
 ) -> MicroOperations:
+    memory = next((o for o in operands if o.type == x86.X86_OP_MEM), None)
     width = 64 if any(n[0] == "z" for n in names) else 32 if any(n[0] == "y" for n in names) else 16
     halves = width // HALF
     body = _find(_VECTOR, mnemonic)
@@ -180,14 +183,18 @@ def _vector(
         compute = max(body.compute * halves // 2, 1)
         body = body._replace(total=body.total * halves // 2, compute=compute)
     lanes = accesses * max(memory.size // HALF, 1) if memory is not None else accesses
+    if memory is not None and _HALF_MOVES.fullmatch(mnemonic):
+        lanes = accesses
+    if memory is None and mnemonic in ("movd", "movq") and "mm" not in names[0]:
+        body = _SIMPLE  # to an integer register
     if accesses and mnemonic.startswith(("cvtsi2", "vcvtsi2")):
         body = _SIMPLE  # loaded where it is converted
     total, compute, before, after, chained = body
     if operation is Operation.NONE:  # a pure load or store; half a register's load clears the other half
-        loads = memory is not None and (memory.access or 1) & 1
+        loads = memory is not None and operands[0].type != x86.X86_OP_MEM
         if mnemonic.lstrip("v") in ("movntps", "movntpd", "movntdq"):
             lanes += 1  # it checks its upper half's address first
-        clears = int(bool(loads) and mnemonic.lstrip("v") in ("movsd", "movss", "movq", "movd"))
+        clears = int(loads and mnemonic.lstrip("v") in ("movsd", "movss", "movq", "movd"))
         return MicroOperations(max(lanes + clears + relative, 1), 0, relative)
     if operation is Operation.MOVE and mnemonic.lstrip("v") not in ("movss", "movsd"):
         total = compute = halves

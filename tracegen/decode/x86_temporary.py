@@ -18,7 +18,7 @@ WHOLE = 4  # bytes of a write that keeps nothing
 
 _LOADS = re.compile(
     r"add|sub|and|or|xor|adc|sbb|cmp|test|imul|mul|mov[sz]xd?|cmov\w+|inc|dec|neg|not|s[ha][lr]d?|r[oc][lr]|bt[src]?|xadd"
-    r"|xchg|cmpxchg|popcnt|bs[fr]|push\w*|pop\w*|ldmxcsr|pinsr[bwdq]|(?:movs|cmps|scas)[bwdq]|call|jmp|ret\w*"
+    r"|xchg|cmpxchg|popcnt|push\w*|pop\w*|ldmxcsr|pinsr[bwdq]|(?:movs|cmps|scas)[bwdq]|call|jmp|ret\w*"
 )
 _KEEPS_LOADED = re.compile(r"push\w*|pop\w*|movs[bwdq]|call|xchg|xadd")  # of those that store
 _IMMEDIATES = re.compile(r"add|sub|and|or|xor|adc|sbb|cmp|test|imul|not|mov|push\w*")
@@ -26,7 +26,8 @@ _AT_ONCE = re.compile(
     r"j(?!mp)\w+|loop\w*|call|bt[src]|idiv|xlatb|leave|enter|syscall|int\d?|rdtscp?|[ls]ahf|pushf\w*|cl[cd]|st[cd]|cmc"
     r"|stmxcsr|rounds[sd]"
 )
-_COMPUTED = re.compile(r"div|bs[fr]|xchg|set\w+|pextr[bwdq]")
+_COMPUTED = re.compile(r"set\w+|pextr[bwdq]")
+_SCANS = re.compile(r"bs[fr]|[lt]zcnt")  # gem5 takes the second for the first
 _ADDRESSES = re.compile(
     r"(?:and|or|xor|andn)p[sd]|pandn?|por|pxor|p?unpckh\w+"
 )  # go through it, with vectors in memory
@@ -40,12 +41,14 @@ def temporary(mnemonic: str, operands: list[X86Op], loads: bool, stores: bool) -
     merged = Temporary.MERGED if width < WHOLE else Temporary(0)
     if mnemonic == "div":
         return Temporary.COMPUTED | merged
+    if _SCANS.fullmatch(mnemonic):
+        return Temporary.COMPUTED | Temporary.CONDITIONS | merged
     if memory is not None and _ADDRESSES.fullmatch(mnemonic):
         return Temporary.AT_ONCE
     if loads and ((mnemonic == "mov" and width < WHOLE) or (mnemonic == "movsx" and width == 2)):
         return Temporary.MERGES_LOADED
     if loads and _LOADS.fullmatch(mnemonic) and not (mnemonic == "imul" and immediate):
-        computed = mnemonic in ("bsf", "bsr") or (stores and not _KEEPS_LOADED.fullmatch(mnemonic))
+        computed = stores and not _KEEPS_LOADED.fullmatch(mnemonic)
         return (Temporary.COMPUTED if computed else Temporary.LOADED) | merged
     if mnemonic in ("movzx", "movsx"):
         return Temporary.COMPUTED | Temporary.MERGED if operands[1].size == 1 else Temporary(0)
@@ -57,6 +60,6 @@ def temporary(mnemonic: str, operands: list[X86Op], loads: bool, stores: bool) -
         return Temporary.AT_ONCE | merged
     if _AT_ONCE.fullmatch(mnemonic) or (mnemonic == "jmp" and immediate):
         return Temporary.AT_ONCE
-    if _COMPUTED.fullmatch(mnemonic) and (memory is not None or mnemonic[:2] in ("bs", "xc")):
+    if mnemonic == "xchg" or (memory is not None and _COMPUTED.fullmatch(mnemonic)):
         return Temporary.COMPUTED | merged
     return Temporary(0)

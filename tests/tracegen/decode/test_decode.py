@@ -323,6 +323,14 @@ def test_loads_and_stores_are_those_that_gem5_saw(name):
         ("c70301000000", 2, 0, 1, 0),  # mov dword ptr [rbx], 1
         ("0fc8", 3, 1, 0, 2),  # bswap eax
         ("480fc8", 9, 1, 0, 5),  # bswap rax
+        ("480fbcc1", 30, 1, 0, 14),  # bsf rax, rcx
+        ("480fbdc1", 28, 1, 0, 12),  # bsr rax, rcx
+        ("660f1207", 1, 0, 0, 0),  # movlpd xmm0, [rdi]
+        ("660f1607", 1, 0, 0, 0),  # movhpd xmm0, [rdi]
+        ("66480f7ec0", 1, 1, 0, 0),  # movq rax, xmm0
+        ("66480f6ec0", 2, 1, 0, 0),  # movq xmm0, rax
+        ("660fd607", 1, 0, 0, 0),  # movq [rdi], xmm0
+        ("f30f7e07", 2, 0, 0, 0),  # movq xmm0, [rdi]
         ("f3aa", 5, 3, 0, 0),  # rep stosb: setting up, and of each store
         ("660fefc0", 2, 2, 0, 0),  # pxor xmm0, xmm0
         ("660f383dc1", 2, 2, 0, 0),  # pmaxsd xmm0, xmm1: packed, whatever its name ends with
