@@ -173,7 +173,9 @@ def main() -> None:
     if arguments.each:
         for row in rows:
             found = "  ".join(
-                f"{name} {row['counters'][ours]:.0f}/{row['gem5_counters'][name]:.0f}" for name, ours in COLUMNS.items() if name in row['gem5_counters']
+                f"{name} {row['counters'][ours]:.0f}/{row['gem5_counters'][name]:.0f}"
+                for name, ours in COLUMNS.items()
+                if name in row["gem5_counters"]
             )
             print(f"{row['window']:10s} {row['machine'].name} CPI {row['ours']:7.3f} {row['gem5']:7.3f}  {found}")
     print(report(rows))
