@@ -205,8 +205,8 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     scalar = operation in _FLOAT and not mnemonic.startswith("f")  # SSE's; only x87 uses the floating-point units
     # gem5 warns that it writes such stores to the caches, by a micro-operation in front that faults each time
     # (insts/…/move_non_temporal.py, M5DebugOnceFault).
-    # gem5's shifts keep AF, its comparisons of floating-point numbers change flags bit by bit (regop.isa, mediaop.isa), and
-    # its scans for a bit have conditions within.
+    # gem5's shifts keep AF, its comparisons of floating-point numbers change flags bit by bit (regop.isa, mediaop.isa),
+    # and its scans for a bit have conditions within.
     keeps = re.fullmatch(r"(sh[lr]|sa[lr])|v?u?comis[sd]|bs[fr]|[lt]zcnt", mnemonic)
     merges = 0 if keeps is None else 1 if keeps[1] else 2
     # Many of its vector operations read the register that they write, whatever they write of it (`FpDestReg_uqw` in

@@ -186,9 +186,9 @@ def _flags_as_gem5(sources: Registers, destinations: Registers) -> tuple[Registe
 def _with_microcode_flags(
     sources: Registers, destinations: Registers, writers: NDArray[np.bool_]
 ) -> tuple[Registers, Registers]:
-    """gem5's microcode has flags of its own (ECF and EZF), by which a divide tells when it is done, and a scan for a bit
-    which half has one. Every micro-operation with a condition reads all flags there are (`CondRegOp` in
-    microops/regop.isa), so branches, conditional moves and sets, divides and scans wait for the last such `writers`.
+    """gem5's microcode has flags of its own (ECF and EZF), by which a divide tells when it is done, and a scan for a
+    bit which half has one. Every micro-operation with a condition reads all flags there are (`CondRegOp` in
+    microops/regop.isa), so branches, conditional moves and sets, divides and scans wait for the last of `writers`.
     """
     groups = FLAG_GROUPS
     reads = np.isin(sources, groups).any(axis=1) & ~np.isin(destinations, groups).any(axis=1)
