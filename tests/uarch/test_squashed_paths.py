@@ -110,14 +110,31 @@ def test_non_temporal_stores_trap_and_byte_shifts_branch():
     assert program.micro_operations.tolist()[:4] == [3, 1, 2, 8]  # the trapping one is not among them
 
 
-def test_conditions_wait_for_the_last_divide():
+@pytest.mark.parametrize("text", ["f7f9", "0fbcd1", "0fbdd1"], ids=["idiv ecx", "bsf edx, ecx", "bsr edx, ecx"])
+def test_conditions_wait_for_the_last_divide_or_scan(text):
     """gem5's conditional micro-operations read all flags, those that its microcode of a divide sets among them."""
-    #  idiv ecx; jne +0; cmove eax, ebx; add eax, ebx; adc eax, ebx
-    program = x86("f7f9", "7500", "0f44c3", "01d8", "11d8")
+    #  jne +0; cmove eax, ebx; add eax, ebx; adc eax, ebx
+    program = x86(text, "7500", "0f44c3", "01d8", "11d8")
     rows = static_rows(BASE, program)
     reads = (rows[:, SOURCES_AT : SOURCES_AT + SOURCES] == MICROCODE_FLAGS).any(axis=1)
-    assert reads.tolist() == [True, True, True, False, False]
+    assert reads.tolist() == [text == "f7f9", True, True, False, False]
     assert MICROCODE_FLAGS in rows[0]
+
+
+def test_conditions_wait_for_a_scan():
+    """Of `mov edx, 5; bsf edx, ecx; cmove eax, ebx; mov ecx, eax` the scan (15 cycles) is in the chain, though nothing
+    reads edx; with an addition instead of the conditional move it is not.
+    """
+    program = Program([])
+    for number in range(400):
+        program.execute(number % 4)
+    machine = replace_fields(BASE, {"functional_units.int_alu": 16})
+    waits, goes_on = (
+        Simulation(machine, x86("ba05000000", "0fbcd1", text, "89c1")).run(program.chunk())[200:].sum() / 50
+        for text in ("0f44c3", "01d8")
+    )
+    assert waits == pytest.approx(18, abs=0.5)
+    assert goes_on < 12
 
 
 def test_divides_follow_one_another():

@@ -136,10 +136,11 @@ def _shared(instructions: StaticInstructions) -> SharedRows:
         if instructions.temporary is not None:
             merges = (instructions.temporary & Temporary.MERGES_LOADED) != 0
             sources = _with_results(sources, destinations, merges)
-        own_flags = operations == Operation.INT_DIV
+        divides = operations == Operation.INT_DIV
+        scans = np.zeros(len(instructions), np.bool_)
         if instructions.temporary is not None:
-            own_flags |= (instructions.temporary & Temporary.CONDITIONS) != 0
-        sources, destinations = _with_microcode_flags(sources, destinations, own_flags)
+            scans = (instructions.temporary & Temporary.CONDITIONS) != 0
+        sources, destinations = _with_microcode_flags(sources, destinations, divides, scans)
     rows[:, SOURCE_COUNT] = (sources != NO_REGISTER).sum(axis=1)
     rows[:, ADDRESS_COUNT] = instructions.address_sources
     rows[:, DESTINATION_COUNT] = (destinations != NO_REGISTER).sum(axis=1)
@@ -184,15 +185,15 @@ def _flags_as_gem5(sources: Registers, destinations: Registers) -> tuple[Registe
 
 
 def _with_microcode_flags(
-    sources: Registers, destinations: Registers, writers: NDArray[np.bool_]
+    sources: Registers, destinations: Registers, divides: NDArray[np.bool_], scans: NDArray[np.bool_]
 ) -> tuple[Registers, Registers]:
     """gem5's microcode has flags of its own (ECF and EZF), by which a divide tells when it is done, and a scan for a
     bit which half has one. Every micro-operation with a condition reads all flags there are (`CondRegOp` in
-    microops/regop.isa), so branches, conditional moves and sets, divides and scans wait for the last of `writers`.
+    microops/regop.isa), so branches, conditional moves and sets, and divides wait for the last divide or scan.
     """
     groups = FLAG_GROUPS
     reads = np.isin(sources, groups).any(axis=1) & ~np.isin(destinations, groups).any(axis=1)
-    return _with(MICROCODE_FLAGS, sources, reads | writers), _with(MICROCODE_FLAGS, destinations, writers)
+    return _with(MICROCODE_FLAGS, sources, reads | divides), _with(MICROCODE_FLAGS, destinations, divides | scans)
 
 
 def _with_results(sources: Registers, destinations: Registers, rows: NDArray[np.bool_]) -> Registers:
