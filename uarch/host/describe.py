@@ -316,7 +316,7 @@ def _caches(put: Any, values: dict[str, Any], told: Told, found: Measurements) -
 
 
 def _frames(values: Mapping[str, Any], found: Measurements) -> tuple[str, str, str]:
-    """Whether pages lie in the last cache as if drawn: then some of its sets are full before the rest, and a chase
+    """Tell whether pages lie in the last cache as if drawn: then some of its sets are full before the rest, and a chase
     through most of it misses there. A set of w ways, of which a share s is used, has a line's place with a probability
     of P(n < w), where the number n of others is Poisson-distributed with mean s·w.
     """
