@@ -74,7 +74,7 @@ class Interruption(IntEnum):
 
 
 class Temporary(IntFlag):
-    """What an instruction does with the temporary register of gem5's x86 microcode (`t1`): by what it writes it, if at
+    """Use that an instruction makes of the temporary register of gem5's x86 microcode (`t1`): by what it writes it, if at
     all, and whether it waits for it.
     """
 

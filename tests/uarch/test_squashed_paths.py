@@ -65,8 +65,8 @@ def test_the_next_miss_begins_on_the_wrong_path():
 
 
 def test_misses_begin_on_any_of_the_wrong_paths_before_them():
-    """They begin as far ahead as the reorder buffer reaches, also where shorter paths followed: a wide core waits for one
-    miss in ten or more.
+    """They begin as far ahead as the reorder buffer reaches, also where shorter paths followed: a wide core waits for
+    one miss in ten or more.
     """
     more = {"pipeline.rob_entries": 512, "pipeline.load_queue_entries": 256, "pipeline.issue_queue_entries": 512}
     more |= {"pipeline.int_registers": 600, "l1d.mshrs": 64, "l2.mshrs": 64, "l3.mshrs": 64}
@@ -122,7 +122,7 @@ def test_conditions_wait_for_the_last_divide_or_scan(text):
 
 
 def test_conditions_wait_for_a_scan():
-    """Of `mov edx, 5; bsf edx, ecx; cmove eax, ebx; mov ecx, eax` the scan (15 cycles) is in the chain, though nothing
+    """The scan (15 cycles) of `mov edx, 5; bsf edx, ecx; cmove eax, ebx; mov ecx, eax` is in the chain, though nothing
     reads edx; with an addition instead of the conditional move it is not.
     """
     program = Program([])

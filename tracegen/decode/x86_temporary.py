@@ -1,4 +1,4 @@
-"""What an x86-64 instruction does with `t1`, the first temporary register of gem5's microcode.
+"""Use of `t1`, the first temporary register of gem5's x86 microcode, by instruction.
 
 Immediates, and what is loaded to be computed with, go through it. A micro-operation of one or two bytes keeps the rest
 of the register that it writes, so it reads it (`merge` in ldstop.isa, limmop.isa and regop.isa of
