@@ -74,8 +74,8 @@ class Interruption(IntEnum):
 
 
 class Temporary(IntFlag):
-    """Use that an instruction makes of the temporary register of gem5's x86 microcode (`t1`): by what it writes it, if at
-    all, and whether it waits for it.
+    """Use that an instruction makes of the temporary register of gem5's x86 microcode (`t1`): by what it writes it, if
+    at all, and whether it waits for it.
     """
 
     AT_ONCE = 1 << 0  # written by an immediate or the program counter,

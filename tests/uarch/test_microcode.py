@@ -249,7 +249,7 @@ def cycles_a_load(machine: Machine, *texts: str) -> float:
 
 @pytest.mark.parametrize("machine", [BASE, MINOR], ids=lambda machine: machine.name)
 def test_loads_of_bytes_wait_for_each_other(machine):
-    """As loads do whose address is loaded; an immediate of a byte is one more in the chain."""
+    """They wait as loads do whose address is loaded; an immediate of a byte is one more in the chain."""
     chain = cycles_a_load(machine, POINTER)
     assert cycles_a_load(machine, BYTE) == pytest.approx(chain, rel=0.1)
     assert cycles_a_load(machine, BYTE, PART) >= chain + 0.5

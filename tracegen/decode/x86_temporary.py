@@ -34,7 +34,7 @@ _ADDRESSES = re.compile(
 
 
 def temporary(mnemonic: str, operands: list[X86Op], loads: bool, stores: bool) -> Temporary:
-    """Of an instruction, without prefixes, that loads and stores or not."""
+    """Return the use by an instruction, without prefixes, that loads and stores or not."""
     memory = next((operand for operand in operands if operand.type == x86.X86_OP_MEM), None)
     immediate = bool(operands) and operands[-1].type == x86.X86_OP_IMM
     width = memory.size if memory is not None else operands[0].size if operands else 8
