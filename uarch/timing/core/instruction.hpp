@@ -40,8 +40,14 @@ constexpr std::uint32_t LAST = 0xFFFFFFFF;  // follows the last instruction of a
 // more) of several, which end with a branch each that is taken but for the last one.
 enum class Interruption : std::int8_t { None, Trap, Branch, Divide };
 
-// What an instruction does with the temporary register of gem5's x86 microcode; as in uarch/instructions.py (Temporary).
-enum Temporary : std::uint8_t { AT_ONCE = 1 << 0, LOADED = 1 << 1, COMPUTED = 1 << 2, MERGED = 1 << 3, MERGES_LOADED = 1 << 4 };
+// Use of the temporary register of gem5's x86 microcode; as in uarch/instructions.py (Temporary).
+enum Temporary : std::uint8_t {
+    AT_ONCE = 1 << 0,
+    LOADED = 1 << 1,
+    COMPUTED = 1 << 2,
+    MERGED = 1 << 3,
+    MERGES_LOADED = 1 << 4,
+};
 
 enum class Divider : std::int16_t { None, Integer, Float };
 

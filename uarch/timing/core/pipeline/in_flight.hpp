@@ -43,7 +43,7 @@ struct InFlight {
     Cycle addressed = 0;    // when its accesses may go
     bool followed = false;  // its loads may have gone ahead on a path that was squashed,
     Cycle ahead = NEVER;    // and when it had its operands there
-    Cycle loaded = 0;         // when the last of its loads is answered
+    Cycle loaded = 0;       // when the last of its loads is answered
     Cycle data = 0, result = 0, complete = 0;
     std::int64_t wrong = 0;  // micro-operations behind it that are squashed
 

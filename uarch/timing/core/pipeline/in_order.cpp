@@ -457,7 +457,8 @@ inline Cycle InOrderCore::step(const Chunk& chunk, std::size_t k) {
     const bool converts = before > 0 && !simple && loads == 0;  // brings a register over to the unit
     for (std::int64_t each = 0; each < before; ++each) {
         const Cycle operands = converts && each == 0 ? others : each > 0 && converts ? brought.ready - ALU_LATE : brings;
-        brought = operate<STACK>(operands, converts ? others_cause : brings_part ? temporary_cause_ : begin_cause, INT_ALU, Divider::None, ALU_STAGES);
+        const Cause cause = converts ? others_cause : brings_part ? temporary_cause_ : begin_cause;
+        brought = operate<STACK>(operands, cause, INT_ALU, Divider::None, ALU_STAGES);
     }
     const auto accesses = [&](bool write, Cycle operands, const Committed& known, Cause cause) {
         for (std::int64_t which = first; which < last; ++which) {

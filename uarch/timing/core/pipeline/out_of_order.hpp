@@ -61,6 +61,7 @@ class OutOfOrderCore final : public Core {
     static constexpr Cycle TRAP = 13;       // gem5's trapLatency
     static constexpr int BEFORE_BRANCH = 3;  // micro-operations of a shift of bytes up to its branch
     static constexpr int PAIR = 2;           // `chained`, in two halves
+    static constexpr int TEMPORARY = REGISTERS + 1;  // a register of gem5's x86 microcode
     static constexpr int PREDICTED = 64;     // branches of a repeated string that the predictor is told of
 
     static constexpr std::size_t BLOCK = ReleaseRing::ROOM / 2;  // instructions: a trap or a wrong path books once more
@@ -158,7 +159,6 @@ class OutOfOrderCore final : public Core {
     ReleaseRing load_queue_, int_registers_, fp_registers_;
     ResponsePort responses_;
     StoreQueue store_queue_;
-    static constexpr int TEMPORARY = REGISTERS + 1;  // gem5's, of x86 microcode
     Cycle ready_[REGISTERS + 2] = {};    // from which a reader of the register can issue
     std::uint8_t forwarded_[REGISTERS + 1] = {};  // cycles earlier, for the next one that forwards
     std::array<History, REGISTERS + 2> history_{};  // of what is ready
