@@ -165,9 +165,7 @@ class _Reference:
     """One reference machine's pass over a run."""
 
     def __init__(self, reference: Reference, instructions: StaticInstructions, first: int) -> None:
-        self.simulation = Simulation(
-            reference.machine, instructions, reference.ideal, taken_path_only=True, told_divisions=False
-        )
+        self.simulation = Simulation(reference.machine, instructions, reference.ideal, taken_path_only=True)
         self._first = first
         self._held = np.zeros(2 * _HELD, np.uint16)
         self._sums, self._lengths = np.zeros(len(MEAN_LENGTHS), np.int64), np.array(MEAN_LENGTHS)

@@ -69,8 +69,7 @@ class Simulation:
 
     `ideal` names what of the machine never costs anything (`ideal.IDEAL`), to see what it costs. With
     `taken_path_only` nothing is fetched from a path that is not taken: the latencies then depend on what was executed
-    so far alone, not on the program's other instructions, which may still be unknown. Without `told_divisions` all take
-    the steps that are assumed of an instruction, also where a trace tells them.
+    so far alone, not on the program's other instructions, which may still be unknown.
     """
 
     def __init__(
@@ -80,7 +79,6 @@ class Simulation:
         ideal: Collection[str] = (),
         *,
         taken_path_only: bool = False,
-        told_divisions: bool = True,
     ) -> None:
         self.machine = machine
         machine = idealised(machine, ideal)
@@ -105,7 +103,7 @@ class Simulation:
             vector_store=native.vector_store if native else 0.0,
             system_calls=cycles_by_number(machine.system_calls, instructions.isa),
             taken_path_only=taken_path_only,
-            division_step=_division_step(machine, instructions.isa) if told_divisions else 0,
+            division_step=_division_step(machine, instructions.isa),
             division_at_most=machine.functional_units.div_step_latency is not None,
         )
         self._ideal = ideal
