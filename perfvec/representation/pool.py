@@ -191,7 +191,7 @@ class Pool:
         last = recording.last(lead + self.remainder)
         tail = np.zeros((len(self._tail), len(self._schema.columns)), self._schema.dtype)
         tail[:, : self._tail.shape[1]] = self._tail
-        for first, numbers in self._schema.afterwards(self._instructions, pieces, last):
+        for first, numbers in self._schema.afterwards(self._instructions, pieces, last, recording.divisions()):
             columns = slice(first, first + numbers.shape[1])
             of_pieces = numbers[: len(numbers) - len(last)].reshape(len(pieces), UNIT, -1)
             self.stored[order, OVERLAP:, columns] = of_pieces[counted]

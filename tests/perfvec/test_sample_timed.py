@@ -17,6 +17,7 @@ from perfvec.representation.sample import represent_sampled, represent_stream_sa
 from perfvec.representation.signatures import Reservoir
 from tests.conftest import INSTRUCTIONS, VARIABLES
 from tests.environment import environment
+from tests.uarch.programs import Program
 from tracegen.decode import decode
 from tracegen.features import timed
 from tracegen.features.default import DEFAULT
@@ -124,6 +125,30 @@ def columns_apart(data, model, slots):
     kept = pool.stored[: len(pool.unit), OVERLAP:].reshape(-1, len(TIMED.columns))
     cycles = np.minimum(TIMED.columns[FIRST].table[:, 0] * 16, 4096)[rows[:, FIRST::3]]
     return pool, kept, rows, found, cycles.reshape(len(pool.unit), UNIT, -1).sum(axis=1)
+
+
+def test_units_apart_know_the_steps_of_divides(model):
+    """They take as long as in the whole run, which is told that each `div` takes 67 steps, not the 7 assumed."""
+    code = np.zeros((3, 16), np.uint8)
+    for row, text in enumerate(("31d2", "48f7f6", "ebf9")):  # xor edx, edx; div rsi; jmp
+        code[row, : len(text) // 2] = list(bytes.fromhex(text))
+    static, program = decode(np.array([0x1000, 0x1002, 0x1005], np.uint64), code, "x86-64"), Program([])
+    for number in range(40 * UNIT):
+        program.execute(number % 3)
+    silent = program.chunk()
+    divides = np.arange(1, len(silent), 3, dtype=np.uint64)
+    told = replace(silent, division_instruction=divides, division_steps=np.full(len(divides), 67, np.uint8))
+
+    def cycles(chunk):
+        rows = TIMED.extractor(static).extract(chunk)[9 * UNIT : 10 * UNIT, FIRST::3]
+        return TIMED.columns[FIRST].table[:, 0][rows].sum(axis=0) * 16
+
+    pool = Pool(model, static, Listed(np.array([9])))
+    pool.observe(told)
+    (found,) = pool.represent(np.arange(1))
+    slow = [NAMES.index(name) for name in ("in-order", "small", "middle", "large")]
+    assert found[slow] == pytest.approx(cycles(told)[slow], rel=0.02)
+    assert (cycles(told)[slow] > 2 * cycles(silent)[slow]).all()
 
 
 @pytest.mark.parametrize("seed", [None, 3])

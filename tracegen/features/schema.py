@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from support.ahead import ahead
 from support.errors import InputError
 from support.jit import cached
+from tracegen.live_points.divisions import DivisionSteps
 from tracegen.live_points.live_points import Pieces
 from uarch.instructions import FLAG_GROUPS, FLAGS_REGISTER, NO_REGISTER, Chunk, StaticInstructions
 
@@ -105,10 +106,10 @@ class Schema:
         return self
 
     def afterwards(
-        self, instructions: StaticInstructions, pieces: Pieces, last: Chunk
+        self, instructions: StaticInstructions, pieces: Pieces, last: Chunk, divisions: DivisionSteps
     ) -> Iterator[tuple[int, NDArray[np.generic]]]:
         """Numbers [P · UNIT + L, k] of the instructions of `pieces`, and of `last`, the run's end, in parts: k columns,
-        and the number of the first one.
+        and the number of the first one. `divisions` are the run's.
         """
         raise NotImplementedError
 

@@ -29,6 +29,7 @@ from support.jit import kernel
 from support.yaml_files import read_yaml
 from tracegen.features.default import DEFAULT, DefaultSchema
 from tracegen.features.schema import Column, Extractor, Schema
+from tracegen.live_points.divisions import DivisionSteps
 from tracegen.live_points.live_points import UNIT, Pieces
 from uarch.configuration import Machine, machine_from_dict
 from uarch.instructions import Chunk, StaticInstructions
@@ -40,7 +41,7 @@ REFERENCES = Path(__file__).with_name("reference-machines.yaml")
 NAMES = ("in-order", "small", "middle", "large", "dataflow", "data", "branches", "instructions")
 MEAN_LENGTHS = (16, 128)  # instructions that the means are over
 EACH = 1 + len(MEAN_LENGTHS)  # columns of a machine
-SIMULATOR = "embedded 18"  # whose times these are; of these machines those of 10, but for scans, swaps and half moves
+SIMULATOR = "embedded 18"  # whose times these are; of these machines those of 10, but for told divisions, scans, swaps
 
 _EXACT = 32  # latencies below have their own code
 _STEPS, _MEAN_STEPS, _MEAN_UNIT = 20.0, 13.0, 16.0  # steps per octave; parts of a cycle
@@ -273,10 +274,11 @@ class TimedSchema(DefaultSchema):
         return DEFAULT
 
     def afterwards(
-        self, instructions: StaticInstructions, pieces: Pieces, last: Chunk
+        self, instructions: StaticInstructions, pieces: Pieces, last: Chunk, divisions: DivisionSteps
     ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-        sequences = [(begin, _core.Chunk(chunk, len(instructions))) for begin, chunk in pieces.sequences()]
-
+        told = divisions.told
+        sequences = [(begin, _core.Chunk(told(chunk), len(instructions))) for begin, chunk in pieces.sequences()]
+        last = told(last)
         known = _as_trained(instructions)
 
         def one(reference: Reference) -> NDArray[np.uint8]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracegen.live_points import _core
+from tracegen.live_points.divisions import DivisionCounter, DivisionSteps
 from tracegen.live_points.live_points import Pieces
 from tracegen.live_points.record import AHEAD, grow, mixed
 from uarch.instructions import Chunk, StaticInstructions
@@ -30,6 +31,7 @@ class Recording:
         self._recorder = _core.Recorder(
             capacity=capacity, signatures=1, branches=BRANCHES, seed=mixed(seed), listed=listed
         )
+        self._divisions = DivisionCounter()
         self._instructions = instructions
         self._thread = ThreadPoolExecutor(1)
         self._waiting: deque[Future[None]] = deque()
@@ -50,6 +52,7 @@ class Recording:
 
     def _record(self, instructions: StaticInstructions, chunk: Chunk) -> None:
         grow(self._recorder, instructions)
+        self._divisions.add(chunk)
         self._recorder.observe(
             chunk.static_id, chunk.next_static_id, chunk.access_offset, chunk.address, chunk.size, chunk.is_store
         )
@@ -65,6 +68,10 @@ class Recording:
         if not np.array_equal(pieces.unit[pieces.counted], units):
             raise AssertionError("the recorder has other units")
         return pieces
+
+    def divisions(self) -> DivisionSteps:
+        """Return the mean steps of each divide, once all is recorded (`finish`)."""
+        return self._divisions.steps()
 
     def last(self, count: int) -> Chunk:
         """Return the run's last instructions, so many of them: at most two units."""
