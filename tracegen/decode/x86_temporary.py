@@ -28,9 +28,7 @@ _AT_ONCE = re.compile(
 )
 _COMPUTED = re.compile(r"set\w+|pextr[bwdq]")
 _SCANS = re.compile(r"bs[fr]|[lt]zcnt")  # gem5 takes the second for the first
-_ADDRESSES = re.compile(
-    r"(?:and|or|xor|andn)p[sd]|pandn?|por|pxor|p?unpckh\w+"
-)  # go through it, with vectors in memory
+_ADDRESSES = re.compile(r"(?:and|or|xor|andn)p[sd]|pandn?|por|pxor|p?unpckh\w+")  # of vectors in memory
 
 
 def temporary(mnemonic: str, operands: list[X86Op], loads: bool, stores: bool) -> Temporary:

@@ -14,7 +14,18 @@ from typing import Any
 import numpy as np
 
 from uarch.configuration import Machine, flatten, load_machine, machine_from_dict, native_family
-from uarch.constraints import CACHE, CACHES, DRAWN, IN_ORDER, ITTAGE, MICROCODES, STREAM, TAGGED, TARGET_TABLE
+from uarch.constraints import (
+    CACHE,
+    CACHES,
+    DRAWN,
+    IN_ORDER,
+    ITTAGE,
+    MICROCODES,
+    SMALL_PAGE,
+    STREAM,
+    TAGGED,
+    TARGET_TABLE,
+)
 from uarch.host.measure import Measurements
 from uarch.host.told import Told
 
@@ -320,21 +331,35 @@ def _frames(values: Mapping[str, Any], found: Measurements) -> tuple[str, str, s
     through most of it misses there. A set of w ways, of which a share s is used, has a line's place with a probability
     of P(n < w), where the number n of others is Poisson-distributed with mean s·w.
     """
+    unknown = DRAWN, ASSUMED, "the kernel's free pages are in no order"
     level = next((level for level in ("l3", "l2") if values[level] and level in found.latency), None)
     curve = found.curves.get("latency", {}).get("4 KiB pages")
     if level is None or curve is None:
-        return DRAWN, ASSUMED, "the kernel's free pages are in no order"
+        return unknown
     size, ways = values[level]["size_kib"], values[level]["associativity"]
     missed = expected = 0.0
     for used, time in zip(*curve, strict=True):
         if _USED[0] * size <= used <= _USED[1] * size:
             mean = ways * used / size
             expected += 1 - sum(math.exp(-mean) * mean**n / math.factorial(n) for n in range(ways))
-            missed += (time - found.latency[level]) / (found.latency["memory"] - found.latency[level])
+            hit = found.latency[level] + _translated(used, found)
+            missed += (time - hit) / (found.latency["memory"] - found.latency[level])
     if expected == 0:
-        return DRAWN, ASSUMED, "the kernel's free pages are in no order"
+        return unknown
     note = f"a chase through most of {level} misses {missed / expected:.0%} as often as in drawn pages"
     return IN_ORDER if missed < expected / 2 else DRAWN, MEASURED, note
+
+
+def _translated(kib: float, found: Measurements) -> float:
+    """Cycles by which misses of both levels of the TLB prolong a load of a chase through `kib` of small pages."""
+    numbers = found.numbers
+    if "tlb_entries" not in numbers:
+        return 0.0
+    second = numbers["tlb2_latency"]
+    steps = [(numbers["tlb_entries"], second)]
+    if "tlb2_entries" in numbers:
+        steps.append((numbers["tlb2_entries"], numbers["walk"] - second))
+    return sum(cost * max(1 - entries * SMALL_PAGE / kib, 0.0) for entries, cost in steps)
 
 
 def _cycles_a_line(values: Mapping[str, Any], found: Measurements, level: str, below: str) -> float | None:

@@ -247,6 +247,16 @@ def test_the_order_of_pages_is_read_from_a_chase_through_most_of_the_last_cache(
     assert most - 0.3 < share < most
 
 
+def test_walks_are_no_misses_of_the_last_cache():
+    """A chase through 5,793 and 6,888 KiB is a hundred cycles longer by translation, where the TLBs reach 4 MiB."""
+    found = made_up(memory=380.0)
+    found.numbers |= {"tlb_entries": 64.0, "tlb2_latency": 10.0, "tlb2_entries": 1024.0, "walk": 300.0}
+    translated = [10 * (1 - 256 / size) + 290 * (1 - 4096 / size) for size in (5793, 6888)]
+    found.curves["latency"]["4 KiB pages"] = ([5793.0, 6888.0], [50 + cycles for cycles in translated])
+    field = describe(ZEN3, found, "2026-11-25").fields["frames"]
+    assert describe(ZEN3, found, "2026-11-25").machine.frames == "in-order" and "misses 0%" in field.note
+
+
 def test_without_a_chase_in_small_pages_their_order_is_assumed():
     found = made_up()
     del found.curves["latency"]["4 KiB pages"]

@@ -40,7 +40,8 @@ constexpr std::uint32_t LAST = 0xFFFFFFFF;  // follows the last instruction of a
 // more) of several, which end with a branch each that is taken but for the last one.
 enum class Interruption : std::int8_t { None, Trap, Branch, Divide };
 
-// Use of the temporary register of gem5's x86 microcode; as in uarch/instructions.py (Temporary).
+// Use of the temporary register of gem5's x86 microcode; as in uarch/instructions.py (Temporary), whose CONDITIONS
+// uarch/timing/static.py turns into a destination.
 enum Temporary : std::uint8_t {
     AT_ONCE = 1 << 0,
     LOADED = 1 << 1,
