@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from support.errors import InputError
 from tracegen.decode import aarch64, champsim, riscv64, x86_64
 from tracegen.decode.decoded import Decoded
+from tracegen.decode.encodings import distinct_encodings
 from tracegen.decode.native.crack import RULES, native_instructions
 from uarch.instructions import (
     MAX_DESTINATIONS,
@@ -34,18 +35,14 @@ class _Isa:
     architecture: int
     mode: int
     decode: Callable[[capstone.CsInsn], Decoded]
-    shortest: int  # bytes assumed of code that the disassembler does not know
     in_context: Callable[[capstone.CsInsn, Decoded, Iterator[Decoded]], Decoded] | None = None
-    alike: Callable[[NDArray[np.uint8]], NDArray[np.uint8]] | None = None  # clears bytes that change nothing
 
 
 _ISAS = {
-    "x86-64": _Isa(
-        capstone.CS_ARCH_X86, capstone.CS_MODE_64, x86_64.decode_instruction, 1, x86_64.in_context, x86_64.alike
-    ),
-    "aarch64": _Isa(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM, aarch64.decode_instruction, 4),
+    "x86-64": _Isa(capstone.CS_ARCH_X86, capstone.CS_MODE_64, x86_64.decode_instruction, x86_64.in_context),
+    "aarch64": _Isa(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM, aarch64.decode_instruction),
     "riscv64": _Isa(
-        capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC, riscv64.decode_instruction, 2
+        capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC, riscv64.decode_instruction
     ),
 }
 _RECORDS: dict[str, Callable[[bytes], tuple[int, Decoded]]] = {"champsim": champsim.decode_record}
@@ -71,12 +68,12 @@ def _engine(isa: str) -> capstone.Cs:
 
 
 def _decode_one(raw: bytes, isa: str, engine: capstone.Cs | None) -> tuple[int, Decoded]:
-    """Length and meaning of the instruction whose 16 bytes of `static/code` these are."""
+    """Length (0: not known) and meaning of the instruction whose 16 bytes of `static/code` these are."""
     if engine is None:
         return _RECORDS[isa](raw)
     instruction = next(engine.disasm(raw, 0, 1), None)
     if instruction is None:
-        return _length_of_unknown(raw, isa), _UNKNOWN
+        return 0, _UNKNOWN
     return instruction.size, _ISAS[isa].decode(instruction)
 
 
@@ -113,16 +110,16 @@ class Decoder:
         self._known: dict[bytes, tuple[int, Decoded]] = {}  # beyond what is kept
 
     def decode(self, address: NDArray[np.uint64], code: NDArray[np.uint8]) -> StaticInstructions:
-        """Decode `code` u8 [S, 16] at `address` u64 [S]; about 40 thousand new encodings a second.
+        """Decode `code` u8 [S, 16] at `address` u64 [S]; about 20 thousand new encodings a second.
 
         An instruction that the disassembler does not know keeps its place as Operation.NONE without registers.
         """
-        alike = _ISAS[self.isa].alike if self.isa in _ISAS else None
-        # what an instruction does hangs on its bytes, not on its address
-        encodings, which = _distinct(code if alike is None else alike(code))
+        encodings, which = distinct_encodings(code, self.isa)
         found = [self._one(raw) for raw in encodings]
         meanings = [decoded for _, decoded in found]
         length = np.array([size for size, _ in found], np.uint8)[which]
+        for row in np.flatnonzero(length == 0).tolist():
+            length[row] = _length_of_unknown(code[row].tobytes(), self.isa)
         in_context = _ISAS[self.isa].in_context if self.isa in _ISAS else None
         if self._engine is not None and in_context is not None:
             divides = np.array([decoded.operation is Operation.INT_DIV for decoded in meanings], np.bool_)
@@ -158,14 +155,6 @@ def with_native(instructions: StaticInstructions, code: NDArray[np.uint8]) -> St
         return native_instructions(plain, code, family)
 
     return replace(instructions, native=native)
-
-
-def _distinct(code: NDArray[np.uint8]) -> tuple[list[bytes], NDArray[np.int64]]:
-    """The distinct rows of `code` [S, 16], and [S] which of them each row is."""
-    place: dict[bytes, int] = {}
-    raw = code.tobytes()
-    which = [place.setdefault(raw[begin : begin + 16], len(place)) for begin in range(0, len(raw), 16)]
-    return list(place), np.array(which, np.int64)
 
 
 def _columns(

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import numpy as np
 from capstone import CsInsn
 from capstone import x86_const as x86
 from capstone.x86 import X86Op
-from numpy.typing import NDArray
 
 from tracegen.decode import x86_flags
 from tracegen.decode.decoded import Decoded, distinct
@@ -291,17 +289,6 @@ def _registers(
 _EXCHANGES = frozenset(("xchg", "xadd", "cmpxchg"))
 _ACCUMULATES = frozenset(("bsf", "bsr", "adox", "adcx"))
 _MERGES = re.compile(r"cmov\w+|cvt(?:si2s[sd]|ss2sd|sd2ss)|(?:sqrt|rsqrt|rcp)s[sd]")
-
-
-def alike(code: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """`code` [S, 16] where direct calls and jumps (E8, E9, 0F 8x; SDM vol. 2, A.3) have no distance: a third of a
-    program's distinct instructions differ in nothing else.
-    """
-    near, conditional = np.isin(code[:, 0], (0xE8, 0xE9)), (code[:, 0] == 0x0F) & (code[:, 1] >> 4 == 8)
-    code = code.copy()
-    code[near, 1:5] = 0
-    code[conditional, 2:6] = 0
-    return code
 
 
 def in_context(instruction: CsInsn, decoded: Decoded, before: Iterator[Decoded]) -> Decoded:

@@ -57,4 +57,4 @@ def _fuses(first: Instruction, second: Instruction, family: str) -> bool:
     return pair in _FUSE.get(family, ()) and bool(first.destinations[0] == second.destinations[0])
 
 
-RULES = Rules(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM, 4, form, _parts, _fuses)
+RULES = Rules(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM, form, _parts, _fuses)

@@ -12,6 +12,7 @@ import capstone
 import numpy as np
 from numpy.typing import NDArray
 
+from tracegen.decode.encodings import distinct_encodings
 from tracegen.decode.native import aarch64, x86_64
 from tracegen.decode.native.rules import Instruction, Parts, before_branch
 from tracegen.decode.native.table import native_table
@@ -27,30 +28,28 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
     table, rules = native_table(family), RULES[instructions.isa]
     engine = capstone.Cs(rules.architecture, rules.mode)
     engine.detail = True
-    size = len(instructions)
-    sources, destinations = instructions.sources.copy(), instructions.destinations.copy()
-    known: dict[bytes, tuple[str, str, bool]] = {}
-    found: list[Instruction] = []
-    for row in range(size):
-        raw = code[row].tobytes()
-        names = known.get(raw)
-        if names is None:
-            instruction = next(engine.disasm(raw, 0, 1), None)
-            names = ("", "", False)
-            if instruction is not None:
-                names = (instruction.mnemonic, rules.form(instruction), rules.slow_address(instruction))
-            known[raw] = names
-        mnemonic, form, slow = names
-        operation, flags = int(instructions.operation[row]), int(instructions.flags[row])
-        found.append(Instruction(mnemonic, form, operation, flags, sources[row], destinations[row], slow))
-    parts = [rules.parts(one, table) for one in found]
+    encodings, which = distinct_encodings(code, instructions.isa)
+    first = np.unique(which, return_index=True)[1]
+    sources, destinations = instructions.sources[first], instructions.destinations[first]
+    distinct: list[Instruction] = []
+    for place, raw in enumerate(encodings):
+        mnemonic, form, slow = "", "", False
+        disassembled = next(engine.disasm(raw, 0, 1), None)
+        if disassembled is not None:
+            mnemonic, form = disassembled.mnemonic, rules.form(disassembled)
+            slow = rules.slow_address(disassembled)
+        operation, flags = int(instructions.operation[first[place]]), int(instructions.flags[first[place]])
+        distinct.append(Instruction(mnemonic, form, operation, flags, sources[place], destinations[place], slow))
+    costs = [rules.parts(one, table) for one in distinct]
+    found, parts = [distinct[place] for place in which], [costs[place] for place in which]
     ends = instructions.address[:-1] + instructions.length[:-1]
     for row in (np.flatnonzero(ends == instructions.address[1:]) + 1).tolist():
         if rules.fuses(found[row - 1], found[row], family):
             parts[row] = parts[row]._replace(front=0)
             if found[row].flags & Flag.BRANCH:
                 parts[row - 1] = before_branch(parts[row - 1], bool(found[row - 1].flags & (Flag.LOAD | Flag.STORE)))
-    return _native(replace(instructions, sources=sources, destinations=destinations), parts, *table.vector_cycles)
+    renamed = replace(instructions, sources=sources[which], destinations=destinations[which])
+    return _native(renamed, parts, *table.vector_cycles)
 
 
 def _native(

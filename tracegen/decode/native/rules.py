@@ -58,7 +58,6 @@ class Rules:
 
     architecture: int  # capstone's
     mode: int
-    shortest: int  # bytes of an instruction
     form: Callable[[CsInsn], str]
     parts: Callable[[Instruction, NativeTable], Parts]
     fuses: Callable[[Instruction, Instruction, str], bool]

@@ -128,4 +128,4 @@ def _fuses(first: Instruction, second: Instruction, family: str) -> bool:
     return bool(second.flags & Flag.CONDITIONAL) and first.mnemonic in _FUSE[family] and not with_number
 
 
-RULES = Rules(capstone.CS_ARCH_X86, capstone.CS_MODE_64, 1, form, _parts, _fuses, slow_address)
+RULES = Rules(capstone.CS_ARCH_X86, capstone.CS_MODE_64, form, _parts, _fuses, slow_address)
