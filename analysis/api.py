@@ -331,7 +331,7 @@ def machine(name: str | os.PathLike[str]) -> Machine:
     >>> pv.machine("zen4").with_(l2__size_kib=2048).l2.size_kib
     2048
     """
-    from uarch.configuration import load_machine
+    from uarch.machine_files import load_machine
 
     return load_machine(os.fspath(name))
 
@@ -343,7 +343,7 @@ def presets() -> list[str]:
     >>> "zen4" in pv.presets()
     True
     """
-    from uarch.configuration import preset_names
+    from uarch.machine_files import preset_names
 
     return preset_names()
 

@@ -80,7 +80,8 @@ def required(machines: Machines) -> Machines:
 
 def configured(one: Named) -> Machine:
     """Return a machine's configuration. Raises Error for one that is known as a vector alone."""
-    from uarch.configuration import Machine, load_machine
+    from uarch.configuration import Machine
+    from uarch.machine_files import load_machine
 
     if isinstance(one, Machine):
         return one
@@ -103,7 +104,7 @@ def _told(one: Named) -> str:
 def listed(machines: Machines) -> list[Named]:
     """The machines as a list; the presets where there are none."""
     if machines is None or (not isinstance(machines, str | os.PathLike) and machines == []):
-        from uarch.configuration import preset_names
+        from uarch.machine_files import preset_names
 
         return list(preset_names())
     return list(machines) if isinstance(machines, Sequence) and not isinstance(machines, str) else [machines]

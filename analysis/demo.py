@@ -20,7 +20,7 @@ from perfvec.model import Model
 from perfvec.representation.sample import represent_sampled
 from tracegen.qemu import Execution, trace
 from tracegen.suite.inputs import input_file
-from uarch.configuration import load_machine, preset_names
+from uarch.machine_files import load_machine, preset_names
 
 INSTRUCTIONS = {"gzip": 2_000_000, "grep": 1_000_000, "sort": 1_000_000}  # the whole is less than a minute on two cores
 _HALF_WIDTH = 0.05  # of the sampled representation

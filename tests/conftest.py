@@ -21,7 +21,8 @@ from tests.environment import environment
 from tracegen.label import label
 from tracegen.qemu import Execution, trace
 from tracegen.suite.inputs import compile_c
-from uarch.configuration import Machine, load_machine
+from uarch.configuration import Machine
+from uarch.machine_files import load_machine
 from uarch.space import sample
 
 # As in `make test`: what is imported here, and by the many processes that tests start, is compiled once and kept.

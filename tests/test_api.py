@@ -18,7 +18,8 @@ from analysis.questions.sweep import Sweep
 from tests.command import succeeding
 from tests.tracegen.gem5 import gem5_runs
 from tracegen.suite.inputs import compile_c
-from uarch.configuration import Machine, load_machine, save_machines
+from uarch.configuration import Machine
+from uarch.machine_files import load_machine, save_machines
 
 KERNELS = Path(__file__).parents[1] / "tracegen" / "suite" / "kernels"
 HEAVY = ("torch", "pandas", "numpy", "matplotlib", "plotly", "h5py", "scipy", "analysis")

@@ -11,7 +11,8 @@ from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution, trace
 from tracegen.suite.inputs import compile_c
-from uarch.configuration import load_machine, replace_field
+from uarch.configuration import replace_field
+from uarch.machine_files import load_machine
 from uarch.timing.simulation import Simulation
 
 L1 = {"size_kib": 16, "associativity": 4}

@@ -13,7 +13,7 @@ from analysis.questions.profile import columns
 from analysis.results.result import table_text
 from tests.analysis.vectors import program
 from tests.command import INSTALLED
-from uarch.configuration import preset_names
+from uarch.machine_files import preset_names
 
 PARTS = Path(__file__).parent / "analysis" / "parts.c"
 DATASET = Path(__file__).parent / "perfvec" / "tensor" / "data" / "x86-64.tensor.h5"

@@ -17,7 +17,7 @@ from perfvec.training.data import pair_files
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
 from tracegen.label import label
-from uarch.configuration import load_machine, preset_names
+from uarch.machine_files import load_machine, preset_names
 
 
 def label_rows(traces: Path, sampled: Path, latencies: Path, output: Path, *, every: int) -> None:

@@ -20,7 +20,7 @@ from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
 from tracegen.label import label
-from uarch.configuration import load_machine, preset_names
+from uarch.machine_files import load_machine, preset_names
 from uarch.near import near_pairs
 from uarch.space import sample_pairs
 

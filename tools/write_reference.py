@@ -19,8 +19,9 @@ from typing import Any
 import typer.main
 
 from support.errors import InputError
-from uarch.configuration import get_field, load_machine, preset_names
+from uarch.configuration import get_field
 from uarch.constraints import RELATIONS, RULES
+from uarch.machine_files import load_machine, preset_names
 from uarch.system_calls import kinds
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from support.errors import InputError
 from support.text import nearest, show
 from support.yaml_files import read_yaml
-from uarch.configuration import Machine, SimpleMemory, load_machine, native_names, preset_names
+from uarch.configuration import Machine, SimpleMemory
+from uarch.machine_files import load_machine, native_names, preset_names
 
 DEVICES = Path(__file__).parent / "devices"
 

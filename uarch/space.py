@@ -23,9 +23,10 @@ import numpy as np
 from support.errors import InputError
 from support.text import nearest, show
 from support.yaml_files import read_yaml
-from uarch.configuration import Machine, RelationError, check_value, flatten, load_machine, machine_from_dict
+from uarch.configuration import Machine, RelationError, check_value, flatten, machine_from_dict
 from uarch.constraints import RULES, Rule
 from uarch.expression import Expression, parse
+from uarch.machine_files import load_machine
 
 SPACES = Path(__file__).parent / "spaces"
 CORES = ("out-of-order", "in-order")

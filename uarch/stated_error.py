@@ -9,7 +9,7 @@ import yaml
 
 from support.errors import InputError
 from support.yaml_files import read_yaml
-from uarch.configuration import PRESETS
+from uarch.machine_files import PRESETS
 
 ERRORS = PRESETS / "errors"
 

@@ -48,7 +48,7 @@ def caches(
     from analysis.experiments import caches as study
     from analysis.programs.targets import trace_files
     from perfvec.model import load_model
-    from uarch.configuration import load_machine
+    from uarch.machine_files import load_machine
 
     found = study.caches(
         load_model(model_file),

@@ -31,6 +31,6 @@ def opened_targets(
 
 
 def machines_named(names: Sequence[str] | None) -> list[Machine]:
-    from uarch.configuration import load_machine, preset_names
+    from uarch.machine_files import load_machine, preset_names
 
     return [load_machine(name) for name in (names or preset_names())]

@@ -50,7 +50,7 @@ def label(
     from support.executor import connect
     from tracegen.formats.latency import LatencyFile
     from tracegen.label import label as run_label
-    from uarch.configuration import preset_names
+    from uarch.machine_files import preset_names
     from uarch.space import sample as sample_space
     from uarch.space import sample_pairs
 

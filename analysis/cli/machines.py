@@ -24,7 +24,7 @@ app = typer.Typer(help="Show, compare, sample, import and export machines.", no_
 @app.command("list")
 def uarch_list(as_json: Json = False) -> None:
     """List the presets."""
-    from uarch.configuration import native_names, preset_names
+    from uarch.machine_files import native_names, preset_names
 
     found = machines_named([*preset_names(), *native_names()])
     if as_json:
@@ -54,7 +54,7 @@ def uarch_show(name: Annotated[str, typer.Argument(help="Preset or file.")], as_
     """
     from textwrap import fill
 
-    from uarch.configuration import machine_yaml
+    from uarch.machine_files import machine_yaml
     from uarch.stated_error import stated_errors
 
     machine = machines_named([name])[0]
@@ -124,8 +124,8 @@ def uarch_import(
 ) -> None:
     """Import the machine that a gem5 run simulated. Each assumption is one line on stderr."""
     from support.files import atomic_path
-    from uarch.configuration import machine_yaml
     from uarch.gem5.config import import_config
+    from uarch.machine_files import machine_yaml
 
     machine, notes = import_config(config, name=name, base=machines_named([base])[0] if base else None)
     for note in notes:
@@ -178,7 +178,7 @@ def uarch_sample(
     ] = None,
 ) -> None:
     """Sample machines from a design space."""
-    from uarch.configuration import save_machines
+    from uarch.machine_files import save_machines
     from uarch.space import sample
 
     machines = sample(count, seed, space, method, base)

@@ -10,7 +10,7 @@ import typer
 
 def _presets_that_begin(incomplete: str) -> list[str]:
     """Presets for the shell's completion."""
-    from uarch.configuration import native_names, preset_names
+    from uarch.machine_files import native_names, preset_names
 
     return [name for name in [*preset_names(), *native_names()] if name.startswith(incomplete)]
 

@@ -119,7 +119,7 @@ def sweep(
     from analysis.questions.sweep import SweepQuestion, gem5_result
     from perfvec.model import load_model
     from support.files import require_folder
-    from uarch.configuration import load_machine, save_machines
+    from uarch.machine_files import load_machine, save_machines
 
     if gem5_results is not None:
         return gem5_result(gem5_results)

@@ -56,8 +56,8 @@ def validate(
     from analysis.real_computers import validate as validation
     from perfvec.model import load_model
     from support.files import atomic_path
-    from uarch.configuration import load_machine, native_names
     from uarch.host.told import told
+    from uarch.machine_files import load_machine, native_names
     from uarch.stated_error import stated_error_yaml
 
     preset = told().preset

@@ -36,9 +36,10 @@ from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 from support.files import atomic_path
 from uarch.columns import of_machine
-from uarch.configuration import Machine, load_machine, preset_names, replace_field
+from uarch.configuration import Machine, replace_field
 from uarch.configuration import field_names as fields_of_machine
 from uarch.constraints import CORES, RELATIONS, RULES, Rule
+from uarch.machine_files import load_machine, preset_names
 
 _HERE = Path(__file__).parent
 CONTRAST = 1.5  # the colours of times reach to so many times the least, or further: a slider may take the times there

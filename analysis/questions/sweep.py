@@ -58,7 +58,7 @@ class Sweep(Result):
         return self.design.machine(row, name)
 
     def best_machines(self) -> list[Machine]:
-        """Return the machines of the best points, PROGRAM-01 and so on; `uarch.configuration.save_machines` writes
+        """Return the machines of the best points, PROGRAM-01 and so on; `uarch.machine_files.save_machines` writes
         them.
         """
         return [machine for _, machine in confirm.best_machines(self.table, self.design, self._most)]

@@ -42,7 +42,8 @@ from support.files import atomic_path
 from support.text import parse_json
 from tracegen.live_points.record import of_trace
 from uarch.columns import Columns, of_machines
-from uarch.configuration import Machine, get_field, load_machine, replace_field
+from uarch.configuration import Machine, get_field, replace_field
+from uarch.machine_files import load_machine
 from uarch.space import sample
 from uarch.timing.simulation import SIMULATOR
 

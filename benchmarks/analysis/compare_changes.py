@@ -16,7 +16,8 @@ from perfvec.representation.represent import represent
 from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from uarch.configuration import Machine, get_field, load_machine, replace_field
+from uarch.configuration import Machine, get_field, replace_field
+from uarch.machine_files import load_machine
 from uarch.timing.simulations import simulated_cycles
 
 FACTORS = (0.25, 0.5, 2, 4)

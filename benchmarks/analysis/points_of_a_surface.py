@@ -20,7 +20,7 @@ from analysis.budget import budget
 from analysis.designs.design import first_points, grid_design
 from analysis.questions.what_if import GRIDS, TRUTH_SEED, TRUTHS, programs_of
 from perfvec.model import load_model
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 
 POINTS = (8, 12, 16, 24, 32, 48, 64, 96, 128)
 

@@ -14,7 +14,7 @@ from analysis.designs import sweep
 from analysis.designs.design import grid_design, space_design
 from perfvec.model import load_model
 from perfvec.representation.vector import ProgramVector
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 
 _GRID = {
     "l1d.size_kib": [8, 16, 32, 64, 128],

@@ -17,7 +17,8 @@ from analysis.budget import budget
 from analysis.designs.design import first_points, grid_design, space_design
 from analysis.programs.simulable import Estimates
 from analysis.questions import what_if
-from uarch.configuration import Machine, load_machine
+from uarch.configuration import Machine
+from uarch.machine_files import load_machine
 
 
 class Known:

@@ -28,7 +28,7 @@ from perfvec.representation.vector import load_vector
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution, trace
-from uarch.configuration import load_machine, preset_names
+from uarch.machine_files import load_machine, preset_names
 from uarch.timing.simulations import simulated_cycles
 
 SOURCES = Path(__file__).parent / "unlike"

@@ -15,7 +15,7 @@ import pandas as pd
 from perfvec.model import load_model
 from perfvec.representation.represent import represent
 from perfvec.representation.sample import represent_sampled
-from uarch.configuration import load_machine, preset_names
+from uarch.machine_files import load_machine, preset_names
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from analysis.programs.span import Span
 from analysis.questions.what_if import one_field_changes
 from perfvec.model import load_model
 from perfvec.representation.represent import represent
-from uarch.configuration import load_machine, preset_names
+from uarch.machine_files import load_machine, preset_names
 
 
 def main() -> None:

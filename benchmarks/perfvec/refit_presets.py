@@ -24,7 +24,8 @@ from perfvec.representation.library import SHIPPED, load_library, save_library
 from perfvec.training.data import pair_files
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
-from uarch.configuration import Machine, load_machine, preset_names
+from uarch.configuration import Machine
+from uarch.machine_files import load_machine, preset_names
 
 Segments = tuple[str, NDArray[np.float64], NDArray[np.float64]]  # program; vectors [n, d]; cycles [presets, n]
 

@@ -21,7 +21,7 @@ from tracegen.decode import decode
 from tracegen.features import SCHEMAS
 from tracegen.formats.champsim import import_champsim
 from tracegen.formats.trace import Trace
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 from uarch.timing.simulation import Simulation
 
 

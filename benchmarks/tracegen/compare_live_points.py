@@ -27,9 +27,10 @@ from tracegen.live_points import UNITS
 from tracegen.live_points.live_points import UNIT
 from tracegen.live_points.record import of_trace
 from tracegen.live_points.simulate import LivePointsSimulator
-from uarch.configuration import Machine, load_machine, preset_names, replace_field, replace_fields
+from uarch.configuration import Machine, replace_field, replace_fields
 from uarch.constraints import REPLACEMENT_POLICIES
 from uarch.instructions import Chunk
+from uarch.machine_files import load_machine, preset_names
 from uarch.space import sample
 from uarch.timing.simulation import SIMULATOR
 from uarch.timing.simulations import Simulations

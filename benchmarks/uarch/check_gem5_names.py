@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 
 from tests.uarch import gem5_stand_in
-from uarch.configuration import load_machine, preset_names, replace_field
+from uarch.configuration import replace_field
 from uarch.constraints import REPLACEMENT_POLICIES
 from uarch.gem5.script import gem5_script
+from uarch.machine_files import load_machine, preset_names
 
 METHODS = {"memory_mode", "createThreads", "createInterruptController", "scheduleInstStop", "totalInsts"}
 SET_BY_GEM5 = {"isa", "interrupts", "stop"}  # by createThreads and createInterruptController, or by the stand-in

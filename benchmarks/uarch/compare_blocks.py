@@ -25,9 +25,10 @@ import numpy as np
 from benchmarks.uarch.blocks import Block, blocks_of
 from tracegen.decode import decode
 from tracegen.live_points.live_points import load
-from uarch.configuration import Machine, load_machine, replace_fields
+from uarch.configuration import Machine, replace_fields
 from uarch.constraints import FAMILIES, GEM5
 from uarch.instructions import LAST, Chunk, Flag
+from uarch.machine_files import load_machine
 from uarch.timing.simulation import Simulation
 
 _CPUS = {  # a family's name for llvm-mca and for OSACA

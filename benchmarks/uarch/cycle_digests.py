@@ -23,7 +23,8 @@ from tqdm import tqdm
 
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from uarch.configuration import load_machine, machine_from_dict, preset_names
+from uarch.configuration import machine_from_dict
+from uarch.machine_files import load_machine, preset_names
 from uarch.timing.simulation import Simulation
 
 TIMED = 250_000

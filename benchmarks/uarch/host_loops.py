@@ -23,10 +23,11 @@ from elftools.elf.elffile import ELFFile
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution, trace
-from uarch.configuration import Machine, load_machine, parse_value, replace_fields
+from uarch.configuration import Machine, parse_value, replace_fields
 from uarch.host.probe import Probe
 from uarch.host.snippets import Snippet, assembly
 from uarch.host.told import told
+from uarch.machine_files import load_machine
 from uarch.timing.simulation import Simulation, new_stack
 from uarch.timing.stack import CAUSES
 

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from uarch.configuration import Machine, load_machine, preset_names, replace_field
+from uarch.configuration import Machine, replace_field
 from uarch.instructions import Chunk, StaticInstructions
+from uarch.machine_files import load_machine, preset_names
 from uarch.timing.simulation import Simulation, new_stack
 from uarch.timing.simulations import Simulations
 

@@ -26,7 +26,8 @@ from support.kinds import require_output
 from support.text import nearest
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
-from uarch.configuration import Machine, load_machine
+from uarch.configuration import Machine
+from uarch.machine_files import load_machine
 
 Resolve = Callable[[Model, Sequence[str]], list[ProgramVector]]
 

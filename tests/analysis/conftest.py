@@ -19,7 +19,7 @@ from tests.browser import Browser, chromium
 from tests.environment import environment
 from tracegen.features import get_schema
 from tracegen.qemu import Execution, trace
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 
 PROGRAM = Path(__file__).parent / "parts.c"
 VARIABLES = 60  # a run longer than the 64 units of a sample

@@ -40,9 +40,9 @@ from tracegen.live_points.live_points import UNIT, load, save
 from tracegen.live_points.simulate import LivePointsSimulator
 from tracegen.tensor.ansor import read_log
 from tracegen.tensor.dataset import Dataset, DatasetWriter, Device, Task
-from uarch.configuration import PRESETS, load_machine
 from uarch.devices import DEVICES, load_device
 from uarch.gem5.config import import_config
+from uarch.machine_files import PRESETS, load_machine
 from uarch.space import SPACES, load_space
 from uarch.timing.simulations import simulated_cycles
 

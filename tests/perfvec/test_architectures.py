@@ -10,7 +10,7 @@ from perfvec.model import FoundationModel, Model, load_model, save_model
 from support.errors import InputError
 from tests.precision import with_bf16_lstm
 from tracegen.features import get_schema
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 
 INPUTS, WIDTH, STEPS = 5, 8, 40
 NUMBERS = {"transformer": {"context": 7, "heads": 2}, "convolution": {"kernel": 3}}

@@ -14,7 +14,7 @@ from tracegen.features import get_schema
 from tracegen.formats.trace import CHUNK, Trace
 from tracegen.qemu import Execution, trace
 from tracegen.suite.inputs import compile_c
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 
 
 @pytest.fixture(scope="module")

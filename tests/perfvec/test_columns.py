@@ -12,7 +12,8 @@ from perfvec.machines.columns import cycles_of_columns, features_of_columns, out
 from perfvec.machines.encoder import MachineEncoder, machine_features
 from tests.analysis.vectors import program, shipped
 from uarch.columns import of_machines
-from uarch.configuration import load_machine, preset_names, replace_field, replace_fields
+from uarch.configuration import replace_field, replace_fields
+from uarch.machine_files import load_machine, preset_names
 from uarch.space import sample
 
 

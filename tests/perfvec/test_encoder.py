@@ -11,7 +11,8 @@ from perfvec.machines.encoder import MachineEncoder, field_names, machine_featur
 from perfvec.machines.features import features
 from perfvec.model import load_model
 from perfvec.training.encoder_training import learn
-from uarch.configuration import load_machine, machine_from_dict, preset_names, replace_field
+from uarch.configuration import machine_from_dict, replace_field
+from uarch.machine_files import load_machine, preset_names
 from uarch.space import load_space, ranges, sample
 
 RANGES = [load_machine(name) for name in preset_names()]
@@ -168,7 +169,8 @@ for last in ('"perceptron")', "ITTAGE)", "STREAM)", '"random")'):
 exec(compile(source, constraints.__file__, "exec"), constraints.__dict__)
 
 from perfvec.model import load_model
-from uarch.configuration import load_machine, replace_fields
+from uarch.configuration import replace_fields
+from uarch.machine_files import load_machine
 
 encoder = load_model().encoder
 zen4 = load_machine("zen4")

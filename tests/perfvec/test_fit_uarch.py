@@ -16,7 +16,7 @@ from perfvec.representation.represent import represent
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 
 
 @pytest.fixture(scope="module")

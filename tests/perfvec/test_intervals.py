@@ -44,7 +44,8 @@ from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution, trace
-from uarch.configuration import load_machine, preset_names, replace_field
+from uarch.configuration import replace_field
+from uarch.machine_files import load_machine, preset_names
 from uarch.timing.simulations import simulated_cycles
 
 UNLIKE = Path(__file__).parents[2] / "benchmarks" / "perfvec" / "unlike"

@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 from perfvec.model import FORMAT, VERSION, FoundationModel, content_digest, load_model
 from support.errors import InputError
 from tracegen.features import SCHEMAS, get_schema
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 
 
 @pytest.mark.parametrize("machines", ["{]", "[" * 100_000, "9" * 5000])

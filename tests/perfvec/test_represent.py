@@ -17,7 +17,8 @@ from support.errors import InputError
 from tests.precision import with_bf16_lstm
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from uarch.configuration import load_machine, replace_field
+from uarch.configuration import replace_field
+from uarch.machine_files import load_machine
 
 
 def features(data):

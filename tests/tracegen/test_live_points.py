@@ -25,8 +25,9 @@ from tracegen.live_points.sampling import draw
 from tracegen.live_points.simulate import LivePointsSimulator
 from tracegen.qemu import Execution, stream, trace
 from tracegen.suite.inputs import compile_c
-from uarch.configuration import load_machine, replace_field
+from uarch.configuration import replace_field
 from uarch.instructions import Flag
+from uarch.machine_files import load_machine
 from uarch.timing import _core as timing
 from uarch.timing.simulation import Simulation
 from uarch.timing.simulations import simulated_cycles

@@ -8,8 +8,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from programs import mixed
 
-from uarch.configuration import Machine, RelationError, load_machine, machine_from_dict
+from uarch.configuration import Machine, RelationError, machine_from_dict
 from uarch.constraints import RULES, Rule
+from uarch.machine_files import load_machine
 from uarch.timing.ideal import IDEAL
 from uarch.timing.simulation import Simulation, new_stack
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import Instruction, Program, load, store
 
-from uarch.configuration import load_machine, replace_field
+from uarch.configuration import replace_field
 from uarch.instructions import Flag, Operation
+from uarch.machine_files import load_machine
 from uarch.timing.simulation import Simulation
 
 BASE = load_machine("base")

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from support.errors import InputError
 from uarch.columns import Grid, of_machines, possible
-from uarch.configuration import RelationError, load_machine, replace_field
+from uarch.configuration import RelationError, replace_field
 from uarch.formula import is_power_of_two
+from uarch.machine_files import load_machine
 from uarch.space import parse_constraint, sample
 from uarch.space_columns import sample_columns
 

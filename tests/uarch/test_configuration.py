@@ -17,19 +17,8 @@ from support.text import show
 from support.yaml_files import read_yaml, require_unique_keys
 from tests.command import perfvec
 from tests.errors import message
-from uarch.configuration import (
-    OPTIONAL,
-    field_names,
-    flatten,
-    get_field,
-    load_machine,
-    load_machines,
-    machine_from_dict,
-    native_names,
-    parse_value,
-    preset_names,
-    replace_field,
-)
+from uarch.configuration import OPTIONAL, field_names, flatten, get_field, machine_from_dict, parse_value, replace_field
+from uarch.machine_files import load_machine, load_machines, native_names, preset_names
 from uarch.space import sample
 
 CONFIGURATIONS = Path(__file__).parent / "data" / "gem5-machines.json.gz"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from support.errors import InputError
-from uarch.configuration import load_machine
 from uarch.devices import DEVICES, NUMBERS, device_names, load_device, machine_device, numbers
+from uarch.machine_files import load_machine
 
 
 @pytest.mark.parametrize("name", device_names())
@@ -51,7 +51,7 @@ def test_a_machine_is_a_device():
 
 
 def test_a_machine_file_and_a_device_file_of_the_user(tmp_path):
-    from uarch.configuration import PRESETS
+    from uarch.machine_files import PRESETS
 
     (tmp_path / "m.yaml").write_text((PRESETS / "haswell.yaml").read_text())
     assert load_device(tmp_path / "m.yaml").name == "haswell"

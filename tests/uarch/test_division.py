@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import mixed
 
-from uarch.configuration import Machine, load_machine, replace_field
+from uarch.configuration import Machine, replace_field
 from uarch.constraints import PREDICTORS, PREFETCHERS
+from uarch.machine_files import load_machine
 from uarch.timing.simulation import Simulation, new_stack
 from uarch.timing.stack import CAUSES
 from uarch.timing.statistics import QUEUES

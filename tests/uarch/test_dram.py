@@ -3,8 +3,9 @@
 import pytest
 from programs import Instruction, Program
 
-from uarch.configuration import load_machine, replace_field
+from uarch.configuration import replace_field
 from uarch.constraints import dram_models
+from uarch.machine_files import load_machine
 from uarch.timing._core import parts
 from uarch.timing.simulation import Simulation
 

@@ -2,8 +2,9 @@
 
 from programs import Program, load
 
-from uarch.configuration import load_machine, replace_field
+from uarch.configuration import replace_field
 from uarch.constraints import dram_models
+from uarch.machine_files import load_machine
 from uarch.timing.simulation import Simulation
 
 DRAM = "DDR3_1600_8x8"

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from programs import Instruction, Program
 
-from uarch.configuration import Machine, load_machine, replace_field
+from uarch.configuration import Machine, replace_field
 from uarch.instructions import Flag, Operation
+from uarch.machine_files import load_machine
 from uarch.timing import _core
 from uarch.timing._core import parts
 from uarch.timing.simulation import Simulation

@@ -17,18 +17,11 @@ from hypothesis import strategies as st
 from support.errors import InputError
 from tests.command import perfvec
 from tests.errors import message
-from uarch.configuration import (
-    field_names,
-    get_field,
-    load_machine,
-    machine_from_dict,
-    preset_names,
-    replace_field,
-    replace_fields,
-)
+from uarch.configuration import field_names, get_field, machine_from_dict, replace_field, replace_fields
 from uarch.gem5.config import import_config, machine_from_config
 from uarch.gem5.script import gem5_script
 from uarch.gem5.table import as_read_back, as_simulated, digest, plainest
+from uarch.machine_files import load_machine, preset_names
 from uarch.space import sample
 
 DATA = Path(__file__).parent / "data"

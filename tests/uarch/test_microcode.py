@@ -8,8 +8,9 @@ from programs import Program, simulate
 
 from tracegen.decode import decode
 from tracegen.features.timed import TIMED
-from uarch.configuration import Machine, load_machine, replace_field, replace_fields
+from uarch.configuration import Machine, replace_field, replace_fields
 from uarch.instructions import NO_REGISTER, Flag, Temporary
+from uarch.machine_files import load_machine
 from uarch.timing.simulation import Simulation
 from uarch.timing.static import SOURCES, SOURCES_AT, static_rows
 

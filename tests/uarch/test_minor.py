@@ -3,8 +3,9 @@
 import pytest
 from programs import Instruction, Program, load, simulate, store
 
-from uarch.configuration import Machine, load_machine, replace_field
+from uarch.configuration import Machine, replace_field
 from uarch.instructions import Flag, Operation
+from uarch.machine_files import load_machine
 
 MINOR = load_machine("cortex-a53")  # two instructions a cycle, one access among them; code comes after a cycle
 ADD = Instruction(Operation.INT_ALU, (), (1,))

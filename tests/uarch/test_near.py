@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from support.errors import InputError
-from uarch.configuration import flatten, load_machine, machine_from_dict, preset_names
+from uarch.configuration import flatten, machine_from_dict
+from uarch.machine_files import load_machine, preset_names
 from uarch.near import near_pairs
 from uarch.space import sample
 

@@ -3,7 +3,8 @@
 import pytest
 from programs import Program, load
 
-from uarch.configuration import load_machine, replace_field
+from uarch.configuration import replace_field
+from uarch.machine_files import load_machine
 from uarch.timing._core import parts
 from uarch.timing.simulation import Simulation
 

@@ -17,8 +17,9 @@ from benchmarks.uarch.gem5_loops import COMPILE, LOOPS
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution, trace
-from uarch.configuration import PRESETS, Machine, load_machine, preset_names, replace_field
+from uarch.configuration import Machine, replace_field
 from uarch.instructions import LAST, Chunk, StaticInstructions
+from uarch.machine_files import PRESETS, load_machine, preset_names
 from uarch.timing.simulation import Simulation
 
 MACHINES = [load_machine(name) for name in preset_names()]

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from programs import Instruction, Program, load
 
 from support.errors import InputError
-from uarch.configuration import load_machine, machine_from_dict, replace_field, replace_fields
+from uarch.configuration import machine_from_dict, replace_field, replace_fields
 from uarch.instructions import Flag, Operation
+from uarch.machine_files import load_machine
 from uarch.timing.simulation import Simulation
 
 BASE = replace_field(load_machine("base"), "l3", None)

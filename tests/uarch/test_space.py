@@ -10,15 +10,8 @@ from hypothesis import strategies as st
 
 from support.errors import InputError
 from tests.errors import message
-from uarch.configuration import (
-    field_names,
-    flatten,
-    get_field,
-    load_machine,
-    load_machines,
-    machine_from_dict,
-    save_machines,
-)
+from uarch.configuration import field_names, flatten, get_field, machine_from_dict
+from uarch.machine_files import load_machine, load_machines, save_machines
 from uarch.space import SPACES, load_space, ranges, sample, space_names
 
 DEFAULT = yaml.safe_load(

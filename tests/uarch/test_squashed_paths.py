@@ -8,8 +8,9 @@ import pytest
 from programs import Instruction, Program, load
 
 from tracegen.decode import decode
-from uarch.configuration import load_machine, replace_field, replace_fields
+from uarch.configuration import replace_field, replace_fields
 from uarch.instructions import CARRY_REGISTER, FLAGS_REGISTER, Flag, Interruption, Operation
+from uarch.machine_files import load_machine
 from uarch.timing.simulation import Simulation
 from uarch.timing.static import MICROCODE_FLAGS, SOURCES, SOURCES_AT, static_rows
 

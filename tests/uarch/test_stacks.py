@@ -5,8 +5,9 @@ import pytest
 from programs import Instruction, Program, load, repeated, store
 
 from support.errors import InputError
-from uarch.configuration import load_machine, replace_field, replace_fields
+from uarch.configuration import replace_field, replace_fields
 from uarch.instructions import Flag, Operation
+from uarch.machine_files import load_machine
 from uarch.timing.ideal import IDEAL, idealised
 from uarch.timing.simulation import Simulation, new_stack
 from uarch.timing.stack import CAUSES, GROUPS, execution_column

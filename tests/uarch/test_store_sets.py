@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from programs import Instruction, Program
 
-from uarch.configuration import load_machine
 from uarch.instructions import Flag, Operation
+from uarch.machine_files import load_machine
 from uarch.timing._core import parts
 from uarch.timing.simulation import Simulation
 

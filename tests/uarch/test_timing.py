@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from programs import Instruction, Program, load, mixed, repeated, simulate, store
 
-from uarch.configuration import Machine, load_machine, replace_field
+from uarch.configuration import Machine, replace_field
 from uarch.instructions import Flag, Operation
+from uarch.machine_files import load_machine
 from uarch.timing.simulation import COUNTERS, Simulation
 
 BASE = replace_field(load_machine("base"), "memory", {"model": "simple", "latency_ns": 50, "bandwidth_gbs": 51.2})

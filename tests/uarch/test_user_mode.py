@@ -8,9 +8,10 @@ import pytest
 
 from support.errors import InputError
 from tests.uarch.programs import Instruction, Program
-from uarch.configuration import SystemCalls, load_machine, machine_from_dict, replace_fields
+from uarch.configuration import SystemCalls, machine_from_dict, replace_fields
 from uarch.constraints import SYSTEM_CALLS
 from uarch.instructions import Flag, NativeInstructions, Operation
+from uarch.machine_files import load_machine
 from uarch.system_calls import UNKNOWN, cycles_by_number, kinds
 from uarch.timing.simulation import Simulation
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from programs import Instruction, Program
 
-from uarch.configuration import load_machine, replace_field
+from uarch.configuration import replace_field
 from uarch.instructions import LAST, Flag, Operation
+from uarch.machine_files import load_machine
 from uarch.timing.simulation import Simulation
 
 BASE = load_machine("base")

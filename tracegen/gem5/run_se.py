@@ -27,8 +27,8 @@ MACHINES = {62: "x86-64", 183: "aarch64", 243: "riscv64"}  # e_machine of the EL
 def script(words: list[str]) -> tuple[str, list[str]]:
     """The configuration script for a command line, and the words that are left to it. Raises InputError."""
     from support.errors import InputError
-    from uarch.configuration import load_machine
     from uarch.gem5.script import gem5_script
+    from uarch.machine_files import load_machine
 
     own, program = (words[: words.index("--")], words[words.index("--") :]) if "--" in words else (words, [])
     if "--uarch" not in own[:-1]:

@@ -23,7 +23,8 @@ from tracegen.tensor.layout import layouts_of, rearranged
 from tracegen.tensor.measure import arguments
 from tracegen.tensor.reference import Reference, unwritten
 from tracegen.tensor.tasks import Task, arguments_of
-from uarch.configuration import Machine, load_machine
+from uarch.configuration import Machine
+from uarch.machine_files import load_machine
 from uarch.space import sample
 
 if TYPE_CHECKING:

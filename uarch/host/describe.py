@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from uarch.configuration import Machine, flatten, load_machine, machine_from_dict, native_family
+from uarch.configuration import Machine, flatten, machine_from_dict
 from uarch.constraints import (
     CACHE,
     CACHES,
@@ -28,6 +28,7 @@ from uarch.constraints import (
 )
 from uarch.host.measure import Measurements
 from uarch.host.told import Told
+from uarch.machine_files import load_machine, native_family
 
 # Measured in cycles by time, or in cycles that the processor counted.
 MEASURED, COUNTED, TOLD, ASSUMED = ORIGINS = ("measured", "counted", "told", "assumed")

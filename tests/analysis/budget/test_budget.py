@@ -12,7 +12,7 @@ from analysis.budget.gaussian_process import GaussianProcess
 from analysis.designs.design import first_points, grid_design, space_design
 from analysis.programs.simulable import Estimates, SimulableTrace
 from uarch.columns import Columns
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 
 GRID = {
     "l1d.size_kib": [8, 16, 32, 64, 128],

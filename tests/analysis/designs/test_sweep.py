@@ -22,8 +22,9 @@ from tests.analysis.vectors import program, shipped
 from tests.command import perfvec
 from tests.tracegen.gem5 import gem5_runs
 from uarch.columns import of_machine
-from uarch.configuration import get_field, load_machine, replace_field
+from uarch.configuration import get_field, replace_field
 from uarch.gem5.table import digest
+from uarch.machine_files import load_machine
 from uarch.space import sample
 
 GRID = {"l1d.size_kib": [16, 32, 64], "l2.size_kib": [256, 512]}

@@ -13,7 +13,7 @@ from support.errors import InputError
 from tests.analysis.vectors import shipped
 from tracegen.formats.latency import LatencyFile
 from tracegen.label import label
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 
 pytestmark = pytest.mark.skipif(
     find_spec("sklearn") is None, reason="the compared methods need scikit-learn (extra `experiment`)"

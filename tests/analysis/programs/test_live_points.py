@@ -20,7 +20,7 @@ from tracegen.live_points.live_points import load, save
 from tracegen.live_points.record import of_trace
 from tracegen.qemu import Execution, stream, trace
 from tracegen.statistics.characterise import characterise
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ from analysis.questions import compare, predict, sweep_tables
 from analysis.results.page import write_page
 from perfvec.representation.vector import ProgramVector
 from support.errors import InputError
-from uarch.configuration import get_field, load_machine
+from uarch.configuration import get_field
+from uarch.machine_files import load_machine
 
 
 def vector(name, values, instructions=100, model="m"):

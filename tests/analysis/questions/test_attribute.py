@@ -24,7 +24,8 @@ from analysis.questions.attribute import (
 )
 from perfvec.representation.represent import represent
 from support.errors import InputError
-from uarch.configuration import field_names, get_field, load_machine, preset_names
+from uarch.configuration import field_names, get_field
+from uarch.machine_files import load_machine, preset_names
 
 
 @pytest.fixture(scope="module")

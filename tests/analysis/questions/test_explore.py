@@ -20,9 +20,10 @@ from analysis.questions.predict import predict
 from support.errors import InputError
 from tests.analysis.vectors import program, shipped
 from uarch.columns import of_machine, of_machines, possible
-from uarch.configuration import load_machine, machine_from_dict, replace_field
+from uarch.configuration import machine_from_dict, replace_field
 from uarch.constraints import RULES, Rule
 from uarch.formula import evaluate
+from uarch.machine_files import load_machine
 from uarch.space import sample
 
 PROGRAMS = (program("first", 1), program("second", 2))

@@ -19,7 +19,7 @@ from analysis.questions.explore import explore
 from analysis.results.headline import count, duration, interval, joined, percent
 from analysis.results.result import Result
 from tests.analysis.vectors import program, shipped
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 
 GRID = {"l1d.size_kib": [16, 32, 64], "l2.size_kib": [256, 512], "branch_predictor.kind": ["bimode", "tage"]}
 COST = "2*l1d.size_kib + l2.size_kib"

@@ -13,7 +13,8 @@ from analysis.questions.sweep import SweepQuestion
 from perfvec.model import load_model, save_model
 from support.errors import InputError
 from tests.analysis.vectors import program, shipped
-from uarch.configuration import load_machine, replace_field
+from uarch.configuration import replace_field
+from uarch.machine_files import load_machine
 
 
 def with_vector(name, vector, **changes):

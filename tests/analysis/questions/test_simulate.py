@@ -19,7 +19,7 @@ from tracegen.decode import decode
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
 from tracegen.label import label_one
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 from uarch.timing.simulation import Simulation
 from uarch.timing.stack import CAUSES
 

@@ -12,7 +12,7 @@ from analysis.questions.tiling import Experiment
 from support.errors import InputError
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution, trace
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 
 
 def frame():

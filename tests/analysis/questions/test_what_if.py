@@ -8,7 +8,7 @@ import pytest
 from analysis.programs.simulable import Estimates, SimulableTrace
 from analysis.questions import what_if
 from analysis.questions.what_if import JudgedProgram, Kept
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 
 
 def cycles_of(machine):

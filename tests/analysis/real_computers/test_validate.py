@@ -19,9 +19,10 @@ from tracegen.suite.host_time import HostTime
 from tracegen.suite.inputs import compile_c
 from tracegen.suite.whole_run import Disturbed, Timed, WholeRun, of_times, others_busy, recorded, require_names, timed
 from tracegen.suite.workloads import Workload, select
-from uarch.configuration import load_machine, replace_fields
+from uarch.configuration import replace_fields
 from uarch.host.counters import Event
 from uarch.host.told import Told, told
+from uarch.machine_files import load_machine
 from uarch.stated_error import StatedError, stated_error_yaml, stated_errors
 
 ZEN3 = Told("AuthenticAMD", "AMD EPYC", "zen3", "zen2", {}, frozenset(("avx2", "fma", "sha_ni")), (25, 1, 1), True, 2)

@@ -40,7 +40,7 @@ from analysis.results.page import MOST_ROWS, Section, table, to_script, write_pa
 from perfvec.intervals.calibration import LEVELS, Calibration, Scale, WayCalibration
 from support.errors import InputError
 from tests.analysis.vectors import program, shipped
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 from uarch.timing.stack import GROUPS
 
 EVERYTHING = Figure(

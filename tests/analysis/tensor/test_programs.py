@@ -11,7 +11,7 @@ from analysis.tensor.replay import DEFAULT, Kernel
 from perfvec.model import load_model
 from perfvec.representation.vector import load_vector
 from support.errors import InputError
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 
 MACHINES = ("zen4", "cortex-a53")
 

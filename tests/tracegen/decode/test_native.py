@@ -11,9 +11,10 @@ from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.decode.native.table import Cost, NativeTable, families, native_table, table_path, write_table
 from tracegen.decode.native.x86_64_form import form, of_registers
-from uarch.configuration import load_machine, machine_from_dict, replace_fields
+from uarch.configuration import machine_from_dict, replace_fields
 from uarch.constraints import FAMILIES, GEM5, IN_ORDER_FAMILIES, MICROCODES
 from uarch.instructions import FLAGS_REGISTER, LAST, NO_REGISTER, STACK_MOVED, STACK_READ, Chunk
+from uarch.machine_files import load_machine
 from uarch.timing._core import parts
 from uarch.timing.simulation import Simulation, new_stack
 from uarch.timing.stack import CAUSES

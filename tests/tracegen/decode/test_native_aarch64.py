@@ -12,9 +12,10 @@ from tests.tracegen.decode.test_native import instructions_of as of_x86_64
 from tracegen.decode import decode
 from tracegen.decode.native.aarch64_form import form
 from tracegen.decode.native.table import Cost, native_table
-from uarch.configuration import load_machine, replace_fields
+from uarch.configuration import replace_fields
 from uarch.constraints import FAMILIES, GEM5
 from uarch.instructions import LAST, Chunk, Operation
+from uarch.machine_files import load_machine
 from uarch.timing.simulation import Simulation
 
 ARM = sorted(family for family, isa in FAMILIES.items() if isa == "aarch64")

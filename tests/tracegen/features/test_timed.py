@@ -21,8 +21,8 @@ from tracegen.features.timed import (
     mean_values,
     references,
 )
-from uarch.configuration import preset_names
 from uarch.instructions import Flag, Operation, Temporary
+from uarch.machine_files import preset_names
 from uarch.timing import simulation
 from uarch.timing.simulation import Simulation
 

@@ -24,8 +24,8 @@ from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution
 from tracegen.qemu import trace as run_qemu
 from tracegen.suite.inputs import compile_c
-from uarch.configuration import load_machine
 from uarch.instructions import FLAGS_REGISTER, NO_REGISTER, VECTOR_REGISTERS, Flag, Operation
+from uarch.machine_files import load_machine
 from uarch.timing.simulations import simulated_cycles
 
 RECORD = np.dtype(

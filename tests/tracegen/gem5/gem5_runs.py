@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from uarch.configuration import Machine, load_machine, machine_from_dict
+from uarch.configuration import Machine, machine_from_dict
+from uarch.machine_files import load_machine
 
 DATA = Path(__file__).parents[1] / "data" / "gem5"
 PROGRAM = DATA / "touch"

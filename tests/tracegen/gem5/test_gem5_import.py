@@ -31,7 +31,7 @@ from tracegen.gem5.statistics import read_statistics
 from tracegen.gem5.text.statics import Statics, slot_of
 from tracegen.qemu import Execution
 from tracegen.qemu import trace as trace_by_qemu
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 
 PERIOD = {"o3": 556, "minor": 714}  # picoseconds: 1.8 and 1.4 GHz
 

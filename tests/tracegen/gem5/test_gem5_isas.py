@@ -26,10 +26,10 @@ from tracegen.gem5.statistics import memory_references, read_statistics
 from tracegen.label import label
 from tracegen.qemu import Execution
 from tracegen.qemu import trace as trace_by_qemu
-from uarch.configuration import load_machine
 from uarch.gem5.config import import_config
 from uarch.gem5.script import gem5_script
 from uarch.instructions import Flag
+from uarch.machine_files import load_machine
 
 ISAS = gem5_runs.OTHER_ISAS
 PRESETS = gem5_runs.PRESETS

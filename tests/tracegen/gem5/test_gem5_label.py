@@ -16,8 +16,9 @@ from tracegen.gem5 import label as by_gem5
 from tracegen.gem5.reader import import_gem5
 from tracegen.gem5.run_se import isa_of, script
 from tracegen.label import label
-from uarch.configuration import load_machine, replace_field
+from uarch.configuration import replace_field
 from uarch.gem5.script import gem5_script
+from uarch.machine_files import load_machine
 
 ROOT = Path(__file__).parents[3]
 O3, MINOR = load_machine("cortex-a72"), load_machine("cortex-a53")

@@ -14,8 +14,9 @@ from tracegen.live_points.live_points import load, save
 from tracegen.live_points.record import of_stream, of_trace
 from tracegen.live_points.simulate import LivePointsSimulator
 from tracegen.qemu import Execution, stream, trace
-from uarch.configuration import load_machine, replace_fields
+from uarch.configuration import replace_fields
 from uarch.instructions import Flag
+from uarch.machine_files import load_machine
 from uarch.system_calls import UNKNOWN, cycles_by_number
 from uarch.timing.simulations import simulated_cycles
 

@@ -12,7 +12,7 @@ from tracegen.tensor.journal import Journal, Record
 from tracegen.tensor.simulated import isa_of, require_simulated, simulated_devices
 from tracegen.tensor.subset import spread, subset
 from tracegen.tensor.tasks import Task
-from uarch.configuration import load_machine
+from uarch.machine_files import load_machine
 from uarch.space import sample
 
 SIM = ("sim:a", "sim:b")

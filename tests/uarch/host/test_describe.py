@@ -11,7 +11,7 @@ from analysis.real_computers import host as answers
 from support.errors import InputError
 from tests.uarch.programs import Instruction, Program
 from tracegen.decode import decode
-from uarch.configuration import SystemCalls, flatten, load_machine, machine_from_dict, replace_fields
+from uarch.configuration import SystemCalls, flatten, machine_from_dict, replace_fields
 from uarch.constraints import FAMILIES, SYSTEM_CALLS
 from uarch.host import describe as descriptions
 from uarch.host.describe import ASSUMED, MEASURED, TOLD, describe, loop_of_one_group, seen_size
@@ -21,6 +21,7 @@ from uarch.host.probe import Probe
 from uarch.host.snippets import LOOP_SIZES, WINDOW_SIZES, all_snippets, assembly, order_of_jumps
 from uarch.host.told import Told, ToldCache, microarchitecture, told
 from uarch.instructions import Flag, NativeInstructions, Operation
+from uarch.machine_files import load_machine
 from uarch.timing._core import parts
 from uarch.timing.simulation import Simulation
 
