@@ -42,6 +42,7 @@ class IssueQueue {
   private:
     static constexpr Cycle RELEASE = 1;    // until rename knows what issuing or retiring frees
     static constexpr int CALENDAR = 4096;  // cycles over which entries are released; later ones then
+    static constexpr int RECENT = 128;     // cycles that are looked back on: more than the longest dispatch delay
 
     // Renaming has come to `cycle`.
     void go_to(Cycle cycle) {
@@ -52,20 +53,20 @@ class IssueQueue {
             std::int32_t& released = released_[at & (CALENDAR - 1)];
             queued -= released;
             released = 0;
-            renamed_before_[at & (CALENDAR - 1)] = renamed_;
+            renamed_before_[at & (RECENT - 1)] = renamed_;
         }
         at_ = at;
         queued_ = queued;
     }
 
-    std::int32_t renamed_before(Cycle cycle) const { return renamed_before_[cycle & (CALENDAR - 1)]; }
+    std::int32_t renamed_before(Cycle cycle) const { return renamed_before_[cycle & (RECENT - 1)]; }
 
     std::int64_t entries_, dispatch_delay_;
     std::int64_t queued_ = 0;
     Cycle at_ = 0;              // the cycle that queued_ is of
     std::int32_t renamed_ = 0;  // so far; only differences count, so that it may overflow
-    std::array<std::int32_t, CALENDAR> released_{};        // entries released in a cycle
-    std::array<std::int32_t, CALENDAR> renamed_before_{};  // micro-operations renamed before it
+    std::array<std::int32_t, RECENT> renamed_before_{};  // micro-operations renamed before a cycle
+    std::array<std::int32_t, CALENDAR> released_{};      // entries released in it
 };
 
 }  // namespace perfvec

@@ -46,13 +46,9 @@ class SquashedLoads {
         if (left <= 0 || left > MOST_LEFT) return false;
         const Tag tag = combine(here, row, squashed_);
         set_destinations(row, tag, squashed_);
-        Passed& passed = passed_[tag >> SHIFT];
-        if (passed.tag != tag || passed.since < begin_) {
-            passed = {tag, cycle, 0, {}};
-            loads_ += row.is(LOAD);
-        }
-        written_[tag >> SHIFT] = true;
-        passed.paths[passed.count++ % PATHS] = {cycle, static_cast<std::int32_t>(left)};
+        __builtin_prefetch(&passed_[tag >> SHIFT], 1);
+        keep_waiting();
+        waiting_ = {tag, cycle, static_cast<std::int32_t>(left), row.is(LOAD)};
         ++count_;
         return true;
     }
@@ -60,6 +56,7 @@ class SquashedLoads {
     // The squashed path is over.
     void end() {
         if (until_ == 0) return;
+        keep_waiting();
         left_ = loads_ > 0 ? std::max(left_, count_ + BEYOND) : 0;
         count_ = 0;
     }
@@ -83,8 +80,9 @@ class SquashedLoads {
         if (passed.tag != tag || passed.since < begin_) return lost;
         if (row.is(LOAD) && --loads_ == 0) left_ = 0;  // there is nothing more to be found
         for (std::uint32_t path = passed.count - std::min(passed.count, PATHS); path != passed.count; ++path) {
-            const auto& [dispatched, squashed_after] = passed.paths[path % PATHS];
-            if (ready < dispatched + squashed_after) return std::max(ready, dispatched);
+            const auto& [after, left] = passed.paths[path % PATHS];
+            const Cycle dispatched = passed.since + after;
+            if (ready < dispatched + left) return std::max(ready, dispatched);
         }
         return NEVER;
     }
@@ -99,16 +97,37 @@ class SquashedLoads {
     static constexpr std::int64_t MOST_LEFT = 1 << 30;
     static constexpr std::uint32_t PATHS = 4;  // the latest ones that an instruction was on
     struct Path {
-        Cycle dispatched;
-        std::int32_t left;  // cycles until it was squashed
+        std::int32_t after;  // `since` it was dispatched
+        std::int32_t left;   // cycles until it was squashed
     };
-    struct Passed {
+    struct alignas(64) Passed {
         Tag tag = 0;
         Cycle since = 0;  // dispatched on the first path
         std::uint32_t count = 0;
         std::array<Path, PATHS> paths{};
     };
     using Tags = std::array<Tag, REGISTERS + 1>;
+
+    // The instruction of the squashed path before the one at hand: by now its place in the table has come from memory.
+    struct Waiting {
+        Tag tag;
+        Cycle cycle;
+        std::int32_t left;  // 0: there is none
+        bool loads;
+    };
+
+    void keep_waiting() {
+        const auto [tag, cycle, left, loads] = waiting_;
+        if (left == 0) return;
+        waiting_.left = 0;
+        Passed& passed = passed_[tag >> SHIFT];
+        if (passed.tag != tag || passed.since < begin_ || cycle - passed.since > MOST_LEFT) {
+            passed = {tag, cycle, 0, {}};
+            loads_ += loads;
+        }
+        written_[tag >> SHIFT] = true;
+        passed.paths[passed.count++ % PATHS] = {static_cast<std::int32_t>(cycle - passed.since), left};
+    }
 
     static constexpr int USUAL_SOURCES = 4;  // so many places are read, whatever the number of sources is
 
@@ -137,6 +156,7 @@ class SquashedLoads {
     Tags tags_{}, squashed_{};                    // by register, on the path taken and on the squashed one
     std::array<Cycle, REGISTERS + 1> ready_{};    // by register: when it was first ready, on either
     std::array<Passed, 1 << BITS> passed_{};      // by the upper bits of their tags
+    Waiting waiting_{};
     std::bitset<1 << BITS> written_;              // those since `begin_`: most searches need not look further
     std::int64_t left_ = 0;                       // instructions of the path taken to be looked at
     std::int64_t loads_ = 0, count_ = 0;          // loads to be found; instructions of the squashed path at hand
