@@ -19,7 +19,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from analysis.arguments import configured, is_fitted, listed, loaded_model, predictable, required, simulable
+from analysis.arguments import (
+    configured,
+    is_fitted,
+    listed,
+    loaded_model,
+    predictable,
+    required,
+    simulable,
+    values_of,
+)
 from analysis.results.result import Result
 from support.errors import InputError as Error
 from tracegen.control_flow import MOST_PHASES
@@ -398,6 +407,8 @@ def simulate(
     from analysis.questions import simulate as simulation
 
     paths = [traces] if isinstance(traces, str | os.PathLike) else list(traces)
+    if not paths:
+        raise Error("no program: give a trace, live-points, or a list of them")
     return simulation.ask(paths, simulable(machines), simulation.Span(start, count, warmup), threads=threads)
 
 
@@ -438,7 +449,7 @@ def sweep(
     around = None if base is None else configured(base)
     question = SweepQuestion(
         base=around,
-        vary=dict(vary or {}),
+        vary={field: values_of(field, values) for field, values in (vary or {}).items()},
         space=space,
         sample=sample,
         seed=seed,
@@ -448,7 +459,7 @@ def sweep(
         best=best,
         search=search,
     )
-    span = Span(start, count) if start or count else None
+    span = Span(start, count) if start or count is not None else None
     question.require_goes_with(simulate=simulate, span=span is not None)
     loaded = load_model(model)
     return question.ask(loaded, _targets(loaded, programs, span), _seconds(budget, simulate), level=level)
@@ -754,11 +765,14 @@ def collector(
 
 def _targets(model: Model, programs: Runnables, span: Any = None) -> list[Target]:
     """Programs of a question: those that can be simulated, represented, or both."""
-    from analysis.programs.targets import Target, target_of, target_of_vector
+    from analysis.programs.targets import Target, require_once, target_of, target_of_vector
     from perfvec.representation.vector import ProgramVector
 
+    if programs is None:
+        raise Error("no program: give a trace, a vector, or a list of them")
     single = isinstance(programs, str | os.PathLike | Program | ProgramVector | Target)
-    each: Any = [programs] if single else programs
+    each: Any = [programs] if single else list(programs)
+    require_once([one for one in each if isinstance(one, str | os.PathLike)])
     found = []
     for one in each:
         if isinstance(one, Target):

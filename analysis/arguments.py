@@ -6,10 +6,10 @@ Modules that are heavy are imported by the function that needs them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from support.errors import InputError as Error
 
@@ -86,7 +86,9 @@ def configured(one: Named) -> Machine:
     if isinstance(one, Machine):
         return one
     if not isinstance(one, str | os.PathLike) or is_fitted(one):
-        raise Error(f"{_told(one)}: a fitted vector cannot be simulated; name a preset or a YAML/JSON file")
+        fitted = isinstance(one, str | os.PathLike) or hasattr(one, "vector")
+        why = "a fitted vector cannot be simulated" if fitted else "is no machine"
+        raise Error(f"{_told(one)}: {why}; name a preset or a YAML/JSON file")
     return load_machine(os.fspath(one))
 
 
@@ -98,7 +100,14 @@ def is_fitted(one: Named) -> bool:
 
 
 def _told(one: Named) -> str:
-    return os.fspath(one) if isinstance(one, str | os.PathLike) else one.name
+    return os.fspath(one) if isinstance(one, str | os.PathLike) else getattr(one, "name", repr(one))
+
+
+def values_of(field: str, values: Any) -> list[Any]:
+    """Return the values of a varied field as a list of Python's own. Raises Error for what is no list."""
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+        raise Error(f"vary: {field} = {values!r} must be a list of values, as [{values!r}]")
+    return [value.item() if hasattr(value, "item") else value for value in values]
 
 
 def listed(machines: Machines) -> list[Named]:

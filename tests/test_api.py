@@ -173,6 +173,17 @@ def test_the_command_prints_the_api(folder, monkeypatch):
         (lambda: pv.attribute("T.trace.h5", "zen4.machine.npz"), "a fitted vector cannot be simulated"),
         (lambda: pv.characterise("T.trace.h5").figure(), "has no picture"),
         (lambda: pv.predict("T.trace.h5", ["zen4", "zen4"]), "must have different names"),
+        (lambda: pv.predict(["T.trace.h5", "./T.trace.h5"], "zen4"), "./T.trace.h5: is named twice"),
+        (lambda: pv.predict(None, "zen4"), "no program"),
+        (lambda: pv.simulate([], "zen4"), "no program"),
+        (lambda: pv.simulate("T.trace.h5", 3), "3: is no machine"),
+        (lambda: pv.simulate("T.trace.h5", "zen4", count=0), "count = 0 must be at least 1"),
+        (lambda: pv.simulate("T.trace.h5", "zen4", start=-1), "start = -1 must be at least 0"),
+        (lambda: pv.simulate("T.trace.h5", "zen4", warmup=-1), "warmup = -1 must be at least 0"),
+        (lambda: pv.sweep("T.trace.h5", base="zen4", vary={"l2.size_kib": 512}), "must be a list of values, as [512]"),
+        (lambda: pv.sweep("T.trace.h5", base="zen4", vary={"l2.size_kib": "512"}), "must be a list of values"),
+        (lambda: pv.sweep("T.trace.h5", base="zen4", vary={"l2.size_kib": [512]}, count=0), "count = 0 must be"),
+        (lambda: pv.phases("T.trace.h5", interval=0), "interval = 0 must be at least 1"),
     ],
 )
 def test_errors_are_one_line(folder, monkeypatch, question, told):

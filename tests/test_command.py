@@ -184,6 +184,7 @@ def test_a_program_does_not_run_where_a_named_target_cannot_be_simulated(tmp_pat
     ("words", "told"),
     [
         (("simulate", "{trace}", "--csv", "{trace}"), "--csv {trace}: it is an input too"),
+        (("simulate", "{trace}", "--html", "-"), "--html -: name a file"),
         (("simulate", "{link}", "--html", "{trace}"), "--html {trace}: it is an input too"),
         (("predict", "{trace}", "--picture", "{tmp}/./p.svg", "--csv", "{tmp}/p.svg"), "--csv writes it too"),
         (("profile", "{trace}", "--uarch", "{machine}", "--folded", "{machine}"), "--folded {machine}: it is an input"),

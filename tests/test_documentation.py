@@ -12,6 +12,7 @@ import yaml
 
 from perfvec.model import load_model
 from tests.browser import chromium
+from tests.command import succeeding
 from tools import check_prose, write_reference
 
 ROOT = Path(__file__).parents[1]
@@ -192,3 +193,10 @@ def test_the_site_searches_and_fits_a_phone(site, tmp_path):
             "box.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))"
         )
         browser.wait("return document.querySelectorAll('.md-search-result__item').length > 0")
+
+
+@pytest.mark.parametrize("command", ["uarch list", "uarch show cortex-a53", "uarch diff zen2 zen4"])
+def test_machines_are_shown_as_documented(command):
+    text = (ROOT / "docs/how-to/machines.md").read_text()
+    (documented,) = re.findall(rf"^```\n\$ perfvec {command}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert succeeding(*command.split()) == documented

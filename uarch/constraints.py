@@ -64,7 +64,7 @@ class Rule:
         if self.names is not None:
             return "one of " + ", ".join(self.names())
         if self.type is str:
-            return "a non-empty text"
+            return "a text that can be printed, not empty"
         kind = "a whole number" if self.type is int else "a number"
         extra = " and a power of two" if self.power_of_two else ""
         return f"{kind} from {self.low:,} to {self.high:,}{extra}"

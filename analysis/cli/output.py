@@ -107,6 +107,8 @@ def require_outputs(
     # A Path would not take a word of a program that is too long for one.
     taken = {os.path.realpath(word): "it is an input too" for word in inputs if os.path.isfile(word)}  # noqa: PTH113
     for option, path in outputs.items():
+        if os.fspath(path) == "-":
+            raise InputError(f"{option} -: name a file; standard output has the table, or --json where there is one")
         if option == "--picture":
             from analysis.results.figure_matplotlib import require_picture
 

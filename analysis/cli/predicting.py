@@ -112,7 +112,8 @@ def sweep(
 
     A grid is --base with --vary, a sampled space --space. Of traces every point is simulated if the budget allows it.
     Else some are, and the others are estimated from them; `source` says which. `pareto` marks points that no other
-    beats in both time and cost (without --cost: with nothing larger, and no latency shorter).
+    beats in both time and cost (without --cost: with nothing larger, and no latency shorter; where more than eight
+    fields vary, the fastest point).
     """
     from analysis.designs.vary import parse_vary
     from analysis.programs.span import Span
@@ -124,7 +125,7 @@ def sweep(
     if gem5_results is not None:
         return gem5_result(gem5_results)
     require_level(level)
-    span = Span(start, count) if start or count else None
+    span = Span(start, count) if start or count is not None else None
     question = SweepQuestion(  # a wrong field, value or expression is refused before a program is traced
         base=load_machine(base) if base is not None else None,
         vary=parse_vary(vary) if vary else {},

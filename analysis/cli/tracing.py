@@ -37,8 +37,8 @@ def trace(
         raise InputError("no program to trace; write perfvec trace -o T.trace.h5 -- PROGRAM ARGS…")
     with program.execution(context.obj, threads=threads) as execution:
         result = run_trace(execution, output)
-    paths = ", ".join(str(path) for path in (result.path, *result.threads))
-    print(f"{paths}: {result.instructions:,} instructions, {result.isa}", file=sys.stderr)
+    for path, instructions in ((result.path, result.instructions), *result.threads):
+        print(f"{path}: {instructions:,} instructions, {result.isa}", file=sys.stderr)
     leave_as(result, result.cut_short)
 
 

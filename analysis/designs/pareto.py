@@ -59,6 +59,20 @@ def front_over_fields(
     return found
 
 
+def front_over_points(
+    seconds: NDArray[np.float64], numbers: Sequence[NDArray[np.float64]], kinds: Sequence[NDArray]
+) -> NDArray[np.bool_]:
+    """[n] the points of `front_over_fields`, each compared with all others: for points that lie on no small grid."""
+    order = np.lexsort((*numbers, seconds))  # of equal points the first one beats the others
+    values = np.column_stack([seconds, *numbers])[order]
+    group = np.column_stack([np.zeros(len(order), int), *kinds])[order]
+    found = np.zeros(len(order), bool)
+    for place in range(len(order)):
+        faster = (values[:place] <= values[place]).all(axis=1) & (group[:place] == group[place]).all(axis=1)
+        found[order[place]] = not faster.any()
+    return found
+
+
 def cells(numbers: Sequence[NDArray[np.float64]]) -> int:
     """Return the size of the array of `front_over_fields`."""
     return math.prod(len(np.unique(values)) for values in numbers)

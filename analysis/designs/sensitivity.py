@@ -20,11 +20,14 @@ _CLASSES = 32
 _LEAST = 8  # points in a class
 
 
-def sensitivity(frame: pd.DataFrame, fields: Sequence[str], outcome: str, *, exact: bool) -> pd.DataFrame:
+def sensitivity(
+    frame: pd.DataFrame, fields: Sequence[str], outcome: str, *, exact: bool, searched: bool = False
+) -> pd.DataFrame:
     """One row per program and field, the most important first.
 
     Columns: `program`, `field`, `first_order` (0 to 1), `best` (the value, or the middle of the class, with the least
-    mean outcome) and `range` (largest mean outcome over the least). `exact`: the points are a full grid.
+    mean outcome) and `range` (largest mean outcome over the least). `exact`: the points are a full grid. `searched`:
+    they are where a search looked, so that means compare unlike points, and `best` is the best point's value.
     """
     rows = []
     for program, part in frame.groupby("program", sort=False):
@@ -43,12 +46,17 @@ def sensitivity(frame: pd.DataFrame, fields: Sequence[str], outcome: str, *, exa
                     "program": program,
                     "field": field,
                     "first_order": share,
-                    "best": values[least],
+                    "best": _plain(part[field].iloc[int(y.argmin())]) if searched else values[least],
                     "range": float(np.nanmax(ordered) / ordered[least]),
                 }
             )
         rows += sorted(found, key=lambda row: -row["first_order"])
     return pd.DataFrame(rows, columns=["program", "field", "first_order", "best", "range"])
+
+
+def _plain(value: Any) -> object:
+    """Return a value of a table as Python has it, `none` where there is none."""
+    return "none" if pd.isna(value) else value.item() if hasattr(value, "item") else value
 
 
 def first_order(y: NDArray[np.float64], place: NDArray[np.int64], *, exact: bool) -> float:

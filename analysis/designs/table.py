@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from analysis.budget.budget import SOURCES, Answer
 from analysis.designs.design import Design
 from analysis.designs.outcome import Outcome
-from analysis.designs.pareto import cells, front, front_over_fields
+from analysis.designs.pareto import cells, front, front_over_fields, front_over_points
 from uarch.columns import MOST_POINTS
 
 _RESULTS = (
@@ -30,6 +30,10 @@ _RESULTS = (
 )
 
 
+_MOST_COMPARED = 10_000  # points of a search or sample, each with all others
+_MOST_FIELDS = 8  # of more, hardly a point is larger in none
+
+
 def of_answers(design: Design, outcome: Outcome, programs: Sequence[str], answers: Sequence[Answer]) -> pd.DataFrame:
     """The table of `run` from an answer a program; with columns `low` and `high` (seconds) where any has intervals."""
     known = any(not np.isnan(one.low).all() for one in answers)
@@ -40,7 +44,7 @@ def of_answers(design: Design, outcome: Outcome, programs: Sequence[str], answer
         if known:
             each = frame["seconds"] / one.cycles
             frame = frame.assign(low=one.low * each, high=one.high * each)
-        frames.append(frame.assign(pareto=_front(frame, fields_of(design.fields), exact=design.exact)))
+        frames.append(frame.assign(pareto=_front(frame, fields_of(design.fields))))
     return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
 
@@ -66,12 +70,13 @@ def told_sources(frame: pd.DataFrame) -> str:
     return ", ".join(f"{counts[source]:,} {source}" for source in SOURCES if counts.get(source, 0))
 
 
-def _front(frame: pd.DataFrame, fields: Sequence[str], *, exact: bool) -> NDArray[np.bool_]:
+def _front(frame: pd.DataFrame, fields: Sequence[str]) -> NDArray[np.bool_]:
     if "cost" in frame:
         return front(frame["seconds"].to_numpy(), frame["cost"].to_numpy())
-    if exact and cells([frame[f].to_numpy() for f in fields if pd.api.types.is_numeric_dtype(frame[f])]) <= MOST_POINTS:
-        return pareto_front(frame, fields)
-    return front(frame["seconds"].to_numpy(), np.zeros(len(frame)))
+    many = len(frame) > _MOST_COMPARED and _cells(frame, fields) > MOST_POINTS
+    if many or len(fields) > _MOST_FIELDS:
+        return front(frame["seconds"].to_numpy(), np.zeros(len(frame)))
+    return pareto_front(frame, fields)
 
 
 def pareto_front(frame: pd.DataFrame, fields: Sequence[str]) -> NDArray[np.bool_]:
@@ -81,4 +86,9 @@ def pareto_front(frame: pd.DataFrame, fields: Sequence[str]) -> NDArray[np.bool_
     numeric = [field for field in fields if pd.api.types.is_numeric_dtype(frame[field])]
     costs = [frame[field].to_numpy() * (-1 if re.search("latency|delay|cycles", field) else 1) for field in numeric]
     kinds = [pd.factorize(frame[field].astype(str))[0] for field in fields if field not in numeric]
-    return front_over_fields(frame["seconds"].to_numpy(float), costs, kinds)
+    over = front_over_fields if _cells(frame, fields) <= MOST_POINTS else front_over_points
+    return over(frame["seconds"].to_numpy(float), costs, kinds)
+
+
+def _cells(frame: pd.DataFrame, fields: Sequence[str]) -> int:
+    return cells([frame[field].to_numpy() for field in fields if pd.api.types.is_numeric_dtype(frame[field])])

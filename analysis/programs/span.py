@@ -24,6 +24,12 @@ class Span:
     count: int | None = None  # to the trace's end
     warmup: int = WARMUP
 
+    def __post_init__(self) -> None:
+        """Raise InputError for numbers of instructions that there are not."""
+        for name, value, least in (("start", self.start, 0), ("count", self.count, 1), ("warmup", self.warmup, 0)):
+            if value is not None and value < least:
+                raise InputError(f"{name} = {value:,} must be at least {least}")
+
     def stop(self, trace: Trace) -> int:
         """Return the instruction after the last timed one. Raises InputError where none is timed."""
         if self.start >= len(trace):

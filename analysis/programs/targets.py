@@ -80,12 +80,21 @@ def targets_of(
     """
     if not paths and not program:
         raise InputError("no target: name traces (*.trace.h5), vectors (*.vector.npz), or give `-- PROGRAM ARGS…`")
+    require_once(paths)
     found = [target_of(model, path, max_instructions, span, progress=progress) for path in paths]
     if not program:
         yield found
         return
     with traced(program, max_instructions=max_instructions) as path:
         yield [*found, target_of(model, path, max_instructions, span, progress=progress)]
+
+
+def require_once(paths: Sequence[str | os.PathLike[str]]) -> None:
+    """Raise InputError for a file that is named twice: its rows could not be told apart."""
+    places = [os.path.realpath(path) for path in paths]
+    for number, place in enumerate(places):
+        if place in places[:number]:
+            raise InputError(f"{os.fspath(paths[number])}: is named twice; name each program once")
 
 
 def target_of(

@@ -37,11 +37,14 @@ from support.text import nearest, show
 from support.yaml_files import read_yaml
 from uarch.columns import of_machines
 from uarch.configuration import OPTIONAL, Machine, field_names, machine_from_dict
-from uarch.constraints import CORES
+from uarch.constraints import CORES, GEM5
+from uarch.machine_files import native_names
 
 IDEAL = Path(__file__).parent / "ideal.yaml"
 MOST_GROUPS = 8
 REST = "the ideal machine itself"
+_NOTED_SLOWER = 0.01  # of a program's cycles
+_NOTED_HALF_WIDTH = 0.001
 
 
 def load_ideal(path: str | Path, machine: Machine) -> dict[str, dict[str, Any]]:
@@ -135,8 +138,30 @@ def ask(
         text=lambda: attribution_text(frame),
         sections=lambda: sections(frame),
         picture=lambda: plot(frame),
+        notes=tuple(line for one in machines for line in notes(frame[frame["uarch"] == one.name], one)),
         headline=lambda: headline(frame),
     )
+
+
+def notes(frame: pd.DataFrame, machine: Machine) -> list[str]:
+    """One line for each program whose cycles are of a sample, and one for groups that cost time when made ideal."""
+    found = []
+    for program, uarch, rows in _each(frame):
+        whole, half = float(rows["encoded"].iloc[0]), float(rows["half_width"].iloc[0])
+        if half > _NOTED_HALF_WIDTH * whole:
+            found.append(
+                f"{program} on {uarch}: its live-points were simulated, ±{half / whole:.1%} (--simulate: all of it)"
+            )
+        groups = rows[rows["group"] != REST]
+        slower = groups.loc[groups["share"] < -_NOTED_SLOWER, "group"].tolist()
+        if slower and rows["source"].iloc[0] in ("simulated", "corrected"):
+            line = f"{program} on {uarch}: slower with ideal {' and '.join(slower)}"
+            if machine.core == "out-of-order" and machine.microcode == GEM5:
+                line += ": gem5's cores take longer to squash what more of is in flight, eight micro-operations a cycle"
+                native = f"{machine.name}-native"
+                line += f"; {native} does not" if native in native_names() else ""
+            found.append(line)
+    return found
 
 
 def headline(frame: pd.DataFrame) -> Headline:
@@ -168,12 +193,14 @@ def answered(
     Columns: `program`, `uarch`, `group`; `cycles` (the Shapley value: what the group costs beyond the ideal), `share`
     of the program's cycles; `source`; `alone` what the ideal value of this group alone would save, and `last` what it
     would still save where all others are ideal (of the ideal machine's row NaN). `predicted` are the program's cycles
-    as `predict` says, `encoded` by the source (both the same, but for a machine that trained the model).
+    as `predict` says, `encoded` by the source (both the same, but for a machine that trained the model); `half_width`
+    is that of their interval, 0 where all of the program was simulated.
 
     The machines in between are simulated as far as a budget of so many seconds goes. Those that are not are corrected
     by the others (`analysis.budget`; the coordinates are which groups are ideal) where at least the two ends, and each
-    group's `alone` and `last` are simulated; else the encoder answers for all. `source` is that of the least sure of a
-    program's machines. Raises InputError for a wrong file, or a model without an encoder where it is asked.
+    group's `alone` and `last` are simulated; else the encoder answers for all, `scaled` to the machine itself where
+    that is simulated. `source` is that of the least sure of a program's machines. Raises InputError for a wrong file,
+    or a model without an encoder where it is asked.
     """
     groups, machines = _players(machine, ideal)
     targets = within(targets, len(machines), seconds)
@@ -184,7 +211,7 @@ def answered(
     one = [1 << k for k in range(players)]
     first = list(dict.fromkeys([0, every, *one, *(every ^ bit for bit in one)]))
     cycles = np.empty((len(machines), len(targets)))
-    predicted, sources = np.empty(len(targets)), []
+    predicted, half, sources = np.empty(len(targets)), np.zeros(len(targets)), []
     for number, (target, share) in enumerate(
         zip(targets, shares([target.simulable for target in targets], seconds), strict=True)
     ):
@@ -206,9 +233,14 @@ def answered(
         predicted[number] = found.cycles[0]
         sources.append(SOURCES[int(found.source.max())])
         if sources[-1] == "zero-shot":  # differences are between like and like
-            cycles[:, number] = _encoded(model, machines, [target.vector])[:, 0]
-            predicted[number] = float(model.machine_vectors([machine])[0][0] @ target.vector.vector)
-    return _tabulated(machine, groups, [target.name for target in targets], cycles, predicted, sources)
+            encoded = _encoded(model, machines, [target.vector])[:, 0]
+            if SOURCES[found.source[0]] == "simulated":
+                cycles[:, number], sources[-1] = encoded * (found.cycles[0] / encoded[0]), "scaled"
+            else:
+                cycles[:, number] = encoded
+                predicted[number] = float(model.machine_vectors([machine])[0][0] @ target.vector.vector)
+        half[number] = max(float(np.nan_to_num(found.high[0] - found.cycles[0])), 0.0)
+    return _tabulated(machine, groups, [target.name for target in targets], cycles, predicted, half, sources)
 
 
 def _players(machine: Machine, ideal: str | Path | None) -> tuple[dict[str, dict[str, Any]], list[Machine]]:
@@ -233,6 +265,7 @@ def _tabulated(
     programs: Sequence[str],
     cycles: NDArray[np.float64],
     predicted: NDArray[np.float64],
+    half: NDArray[np.float64],
     sources: Sequence[str],
 ) -> pd.DataFrame:
     saved = shapley(-cycles)
@@ -241,7 +274,7 @@ def _tabulated(
     for p, program in enumerate(programs):
         whole = cycles[0, p]
         common = {"program": program, "uarch": machine.name, "source": sources[p]}
-        known = {"encoded": whole, "predicted": predicted[p]}
+        known = {"encoded": whole, "predicted": predicted[p], "half_width": half[p]}
         for k, group in enumerate(groups):
             bit = 1 << k
             rows.append(

@@ -239,7 +239,9 @@ def notes(model: Model, frame: pd.DataFrame) -> list[str]:
     found = missing(model, sorted(ways), level) if ways else []
     if "encoder" in ways and not missing(model, ["encoder"], level):
         names = ", ".join(dict.fromkeys(without.loc[without["machine_vector"] == "encoder", "uarch"]))
-        found.append(f"no interval for {names}: the model has no input of some fields, so its errors tell nothing")
+        found.append(
+            f"no interval for {names}: too far from what trained the model, or with fields that it has no input of"
+        )
     if "zero-shot" in set(frame["source"]) and set(frame["source"]) & {"table", "fitted"}:
         found.append(
             "zero-shot machines have other errors than fitted ones: compare these by a simulation (--budget) or a sweep"

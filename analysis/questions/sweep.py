@@ -139,7 +139,9 @@ class SweepQuestion:
             progress=progress,
         )
         chosen = intervals.of_best(model, targets, design.columns, best(frame, self.best), level)
-        importance = sensitivity(frame, fields_of(frame), outcome_of(frame), exact=design.exact)
+        importance = sensitivity(
+            frame, fields_of(frame), outcome_of(frame), exact=design.exact, searched=self.search is not None
+        )
         axes = heat_fields(frame, self.heat, importance)
         units = {"low": "low_seconds", "high": "high_seconds"}
         modelled = set(frame.loc[frame["source"] == "zero-shot", "program"])
@@ -193,14 +195,17 @@ class SweepQuestion:
         return searching.search_grid(self.base, self.vary, self._limits)
 
 
+_MOST_TABLES = 2  # of a search's or a sample's fields side by side
+
+
 def _text(
     frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, level: float, base: Machine | None, exact: bool
 ) -> str:
-    """Every varied field of a grid; of other points those that fit, and below the table all of the best point."""
+    """Every varied field of a grid, or of few; else those that fit, and below the table all of the best point."""
     order = list(dict.fromkeys([*importance["field"], *fields_of(frame)]))
     told = f"; {100 * level:g}% intervals of the times" if (chosen["low"] < chosen["high"]).any() else ""
     tables = sweep_tables.terminal_tables(chosen, order)
-    if len(tables) > 1 and not exact:
+    if len(tables) > _MOST_TABLES and not exact:
         tables = [tables[0].drop(columns="#")]
         below = ["", *changed_fields(chosen, base)]
     else:

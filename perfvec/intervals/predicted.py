@@ -12,6 +12,8 @@ from perfvec.intervals.novelty import program_isolation, program_neighbours
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 
+_FARTHEST = 2.0  # times the usual distance of a machine
+
 
 def half_widths(
     model: Model,
@@ -23,7 +25,8 @@ def half_widths(
     """[P, M] what to add and subtract to the logarithm of each program's cycles on each machine, whose vector comes by
     `ways` [M] and which lies at `machine_distances` [M] (multiples of the usual one, NaN: unknown).
 
-    NaN where the model has no calibration of that way, or none that reaches the level.
+    NaN where the model has no calibration of that way, or none that reaches the level, and for machines so far from all
+    that the model was judged on that its errors there tell nothing.
     """
     found = np.full((len(programs), len(ways)), np.nan)
     if model.calibration is None or not programs:
@@ -36,7 +39,8 @@ def half_widths(
         if known is not None:
             width = known.half_width(level, distances, machine_distances[number])
             width = np.maximum(width, unlike_half_widths(model, vectors, level))
-            found[:, number] = np.where(np.isfinite(width), width, np.nan)
+            told = np.isfinite(width) & ~(machine_distances[number] > _FARTHEST)
+            found[:, number] = np.where(told, width, np.nan)
     return found
 
 

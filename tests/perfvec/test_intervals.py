@@ -252,6 +252,8 @@ def test_unlike_programs_have_at_least_the_width_of_such(data, calibrated, vecto
         [pytest.approx(0.2), pytest.approx(0.5)],
         [pytest.approx(1.0), pytest.approx(1.0)],
     ]
+    machines = half_widths(model, [vector], ["encoder"] * 3, np.array([1.0, 1.9, 2.1]), 0.9)
+    np.testing.assert_allclose(machines, [[0.5, 0.95, np.nan]])  # beyond twice the usual distance nothing tells
     again = calibration_from_json(json.loads(json.dumps(model.calibration.to_json()))).unlike
     assert isinstance(again, UnlikeCalibration) and np.array_equal(again.quantiles, unlike.quantiles)
     assert replace(again, quantiles=0) == replace(unlike, quantiles=0)

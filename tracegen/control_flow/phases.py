@@ -98,7 +98,10 @@ def phases(
     if not isinstance(trace, Trace):
         with Trace(trace) as opened:
             return phases(opened, interval=interval, most=most, seed=seed, progress=progress)
-    interval = interval or max(1_000, len(trace) // 200)
+    if interval is None:
+        interval = max(1_000, len(trace) // 200)
+    if interval < 1:
+        raise InputError(f"interval = {interval:,} must be at least 1 instruction")
     if interval > len(trace):
         raise InputError(f"{trace.path}: has {len(trace):,} instructions, less than an interval of {interval:,}")
     blocks = BlockVectors(decode(trace.address, trace.code, trace.isa), interval, sparse=True)

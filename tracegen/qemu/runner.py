@@ -48,7 +48,7 @@ class TraceResult:
     interrupted: bool = False  # Ctrl-C: the trace holds what was executed until then
     unrecorded: tuple[str, ...] = ()  # a line each on the program's other threads and its children, where it had some
     cut_short: str = ""  # a line on the signal that ended the program
-    threads: tuple[Path, ...] = field(default=())  # traces of the other threads, where asked for
+    threads: tuple[tuple[Path, int], ...] = ()  # traces of the other threads, where asked for, and their instructions
 
 
 def trace(execution: Execution, output: str | os.PathLike[str], *, progress: bool = True) -> TraceResult:
@@ -87,7 +87,7 @@ def trace(execution: Execution, output: str | os.PathLike[str], *, progress: boo
         interrupted=outcome.interrupted,
         unrecorded=outcome.unrecorded,
         cut_short=cut_short(Path(run.command[0]).name, outcome.ended_by, instructions),
-        threads=tuple(other for other, _ in others),
+        threads=tuple(others),
     )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.designs.pareto import front, front_over_fields
+from analysis.designs.pareto import front, front_over_fields, front_over_points
 
 _FEW = st.integers(0, 5)
 
@@ -31,6 +31,8 @@ def test_nothing_is_no_point_of_the_front():
 def test_time_over_fields(points):
     seconds, x, y, kind = (np.array(column) for column in zip(*points, strict=True))
     found = front_over_fields(seconds.astype(float), [x, y], [kind])
+    kinds = [np.unique(kind, return_inverse=True)[1]]
+    assert front_over_points(seconds.astype(float), [x, y], kinds).tolist() == found.tolist()
     for index, (s, a, b, k) in enumerate(points):
         beaten = any(
             k2 == k and s2 <= s and a2 <= a and b2 <= b and ((s2, a2, b2) != (s, a, b) or other < index)

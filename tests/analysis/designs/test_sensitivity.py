@@ -30,6 +30,13 @@ def test_ishigami_from_a_sample():
     assert found["x3"] == pytest.approx(0.0, abs=0.01)
 
 
+def test_the_best_of_a_search_is_its_best_points():
+    """Two slow points with 8 hide in the mean that the fastest one has 8 too; of 11 there is none."""
+    frame = pd.DataFrame({"width": [4, 4, 8, 8, 8, 14], "seconds": [2.0, 2.1, 1.9, 9.0, 9.0, 2.2], "program": "p"})
+    assert sensitivity(frame, ["width"], "seconds", exact=False, searched=True)["best"].tolist() == [8]
+    assert sensitivity(frame, ["width"], "seconds", exact=True)["best"].tolist() == [4]
+
+
 def test_absent_values_are_a_class():
     frame = pd.DataFrame({"l3": [np.nan] * 40 + [1.0] * 40, "seconds": [2.0] * 40 + [1.0] * 40, "program": "p"})
     (row,) = sensitivity(frame, ["l3"], "seconds", exact=False).to_dict(orient="records")

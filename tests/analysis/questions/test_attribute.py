@@ -4,6 +4,7 @@ import itertools
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from analysis.questions.attribute import (
     attribution_text,
     coalitions,
     load_ideal,
+    notes,
     shapley,
     to_json,
 )
@@ -163,10 +165,37 @@ def test_coalitions_are_simulated_within_a_budget(small_model, monkeypatch):
     assert np.abs(some["cycles"] - whole["cycles"]).max() < 0.01 * whole["cycles"].sum()
 
 
-def test_too_few_coalitions_leave_all_to_the_model(small_model, program, monkeypatch):
+def test_too_few_coalitions_leave_the_shares_to_the_model(small_model, program, monkeypatch):
+    """The whole is that of the machine itself, which was simulated."""
     monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(9 - self.count, 0))
     machine = small_model.machines[0]
     found = answered(small_model, [Target(Multiplied(), lambda: program)], machine, 60.0, progress=False)
-    assert set(found["source"]) == {"zero-shot"}
+    assert set(found["source"]) == {"scaled"}
     alone = answered(small_model, [target_of_vector(small_model, program)], machine, 0.0)
-    assert found["cycles"].tolist() == pytest.approx(alone["cycles"].tolist())
+    assert found["share"].tolist() == pytest.approx(alone["share"].tolist())
+    assert found["cycles"].sum() == pytest.approx(Multiplied().simulate([machine]).cycles[0])
+    assert found["predicted"].tolist() == found["encoded"].tolist()
+
+
+def told(machine, *, share, half_width=0.0, source="simulated"):
+    """The notes on 1,000 cycles, of which `window` has this share."""
+    rows = [("window", share), ("l1d", 0.1), (REST, 0.9 - share)]
+    frame = pd.DataFrame(rows, columns=["group", "share"]).assign(program="p", uarch=machine.name, source=source)
+    return notes(frame.assign(cycles=1e3 * frame["share"], encoded=1e3, predicted=1e3, half_width=half_width), machine)
+
+
+def test_a_group_that_costs_time_when_ideal_is_noted():
+    zen4 = load_machine("zen4")
+    (line,) = told(zen4, share=-0.05)
+    assert line == (
+        "p on zen4: slower with ideal window: gem5's cores take longer to squash what more of is in flight, eight "
+        "micro-operations a cycle; zen4-native does not"
+    )
+    assert told(load_machine("zen4-native"), share=-0.05) == ["p on zen4-native: slower with ideal window"]
+    assert told(load_machine("cortex-a55"), share=-0.05) == ["p on cortex-a55: slower with ideal window"]
+    assert told(zen4, share=-0.005) == told(zen4, share=-0.05, source="zero-shot") == []
+
+
+def test_a_sample_is_noted():
+    (line,) = told(load_machine("zen4"), share=0.05, half_width=30.0)
+    assert line == "p on zen4: its live-points were simulated, ±3.0% (--simulate: all of it)"

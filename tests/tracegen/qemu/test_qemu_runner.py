@@ -273,9 +273,10 @@ def test_threads_apart(build, run):
 def test_threads_get_files_of_their_own(build, run, tmp_path):
     result, _ = run(build("behave"), "threads", threads=True)
     assert result.unrecorded == ()
-    assert [path.name for path in result.threads] == ["t.thread1.trace.h5", "t.thread2.trace.h5"]
-    for number, path in enumerate(result.threads, 1):
+    assert [path.name for path, _ in result.threads] == ["t.thread1.trace.h5", "t.thread2.trace.h5"]
+    for number, (path, instructions) in enumerate(result.threads, 1):
         with Trace(path) as file:
+            assert len(file) == instructions
             assert file.digest == trace_digest(file.path)
             assert executed_in(file, "child_work") == pytest.approx(50_000 * number * 5, rel=0.5)
             assert executed_in(file, "child_work") >= 50_000 * number * 4
