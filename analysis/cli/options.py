@@ -46,7 +46,8 @@ Budget = Annotated[
     typer.Option(
         "--budget",
         min=0,
-        help="Seconds of simulation. Points that do not fit are estimated from those that do. 0: the model alone.",
+        help="Seconds of simulation. Points that do not fit are estimated from those that do. 0: the model alone. "
+        "Making a vector for the model comes on top.",
     ),
 ]
 SimulateAll = Annotated[bool, typer.Option("--simulate", help="Simulate everything, however long it takes.")]
