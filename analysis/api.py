@@ -19,16 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from analysis.arguments import (
-    configured,
-    is_fitted,
-    listed,
-    loaded_model,
-    predictable,
-    required,
-    simulable,
-    values_of,
-)
+from analysis.arguments import configured, is_fitted, listed, loaded_model, predictable, required, simulable, values_of
 from analysis.results.result import Result
 from support.errors import InputError as Error
 from tracegen.control_flow import MOST_PHASES
@@ -771,7 +762,8 @@ def _targets(model: Model, programs: Runnables, span: Any = None) -> list[Target
     if programs is None:
         raise Error("no program: give a trace, a vector, or a list of them")
     single = isinstance(programs, str | os.PathLike | Program | ProgramVector | Target)
-    each: Any = [programs] if single else list(programs)
+    several: Any = programs
+    each: list[Any] = [programs] if single else list(several)
     require_once([one for one in each if isinstance(one, str | os.PathLike)])
     found = []
     for one in each:
