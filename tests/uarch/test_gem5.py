@@ -200,7 +200,7 @@ def test_the_script_is_ascii_as_v23_needs_it():
 def test_a_machines_file_is_utf8_in_a_python_of_another_encoding(tmp_path):
     """The Python in gem5 v23 reads text as ASCII, whatever LANG says."""
     (tmp_path / "m.yaml").write_text("# Zürich\n" + (ROOT / "uarch" / "presets" / "base.yaml").read_text(), "utf-8")
-    code = "import sys; from uarch.configuration import load_machine; print(load_machine(sys.argv[1]).name)"
+    code = "import sys; from uarch.machine_files import load_machine; print(load_machine(sys.argv[1]).name)"
     done = subprocess.run(
         [sys.executable, "-X", "utf8=0", "-c", code, tmp_path / "m.yaml"],
         capture_output=True,
