@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from support.cache import cache_folders
 from support.errors import InputError
 
 _SUM = hashlib.sha256().digest_size
@@ -66,14 +67,6 @@ def _is_whole(library: Path) -> bool:
         return False
     content = library.read_bytes()
     return content[-_SUM:] == hashlib.sha256(content[:-_SUM]).digest()
-
-
-def cache_folders() -> list[Path]:
-    """Return the folders for what can be made again, the best first; they need not be there."""
-    base = os.environ.get("XDG_CACHE_HOME") or ""
-    home = os.environ.get("HOME") or ""
-    folders = [Path(base) / "perfvec"] if base.startswith("/") else [Path(home) / ".cache" / "perfvec"] if home else []
-    return [*folders, Path(tempfile.gettempdir()) / f"perfvec-{os.getuid()}"]
 
 
 def _compiler(what: str) -> list[str]:

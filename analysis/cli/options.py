@@ -47,7 +47,7 @@ Budget = Annotated[
         "--budget",
         min=0,
         help="Seconds of simulation. Points that do not fit are estimated from those that do. 0: the model alone. "
-        "Making a vector for the model comes on top.",
+        "Making a vector for the model comes on top, once.",
     ),
 ]
 SimulateAll = Annotated[bool, typer.Option("--simulate", help="Simulate everything, however long it takes.")]

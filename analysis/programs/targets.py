@@ -14,7 +14,7 @@ from analysis.programs.simulable import Simulable, SimulableLivePoints, Simulabl
 from analysis.programs.span import Span
 from perfvec.model import Model
 from perfvec.representation.live_points import vector_of
-from perfvec.representation.represent import represent
+from perfvec.representation.own import kept_vector, own_vector
 from perfvec.representation.vector import ProgramVector, load_vector
 from support.errors import InputError
 from support.text import require_writable_name
@@ -121,8 +121,11 @@ def target_of(
 
         return Target(sampled, vector_there)
     simulable = SimulableTrace(path, span or Span(count=limit))
+    represented = kept_vector(model, path, max_instructions=limit) is not None
     return Target(
-        simulable, lambda: represent(model, path, max_instructions=limit, progress=progress), simulable.instructions
+        simulable,
+        lambda: own_vector(model, path, max_instructions=limit, progress=progress),
+        0 if represented else simulable.instructions,
     )
 
 

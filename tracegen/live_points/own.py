@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.compiled import cache_folders
+from support.cache import cached_files, can_be_written
 from support.errors import InputError
-from support.files import require_writable
 from tracegen.formats.trace import Trace
 from tracegen.live_points import UNITS
 from tracegen.live_points.live_points import SUFFIX, UNIT, LivePoints, load, save
@@ -25,7 +23,7 @@ def own_live_points(trace: str | os.PathLike[str], *, progress: bool = True) -> 
     """Return the live-points of a whole trace: those that are kept of it, or new ones, which are kept.
 
     They are NAME.trace.livepoints.h5 beside NAME.trace.h5 (NAME.livepoints.h5, which a user made, serves too). Where
-    that folder cannot be written they are in the cache (`support.compiled`), where that cannot either, in memory alone.
+    that folder cannot be written they are in the cache (`support.cache`), where that cannot either, in memory alone.
     A file of another trace is made anew. Raises InputError as `of_trace` does.
     """
     with Trace(trace) as opened:
@@ -35,7 +33,7 @@ def own_live_points(trace: str | os.PathLike[str], *, progress: bool = True) -> 
         found = _kept(path)
         if found is not None and (found.digest, found.instructions) == (digest, instructions):
             return found
-    place = next((path for path in places if _can_be_written(path)), None)
+    place = next((path for path in places if can_be_written(path)), None)
     print(
         f"perfvec: {name}: sampling its live-points once, about {instructions / _ABOUT:.0f} s"
         + ("" if place is None else f"; kept in {place}"),
@@ -57,10 +55,7 @@ def _by_user(trace: Path) -> Path:
 def _places(trace: Path, digest: str) -> Iterator[Path]:
     """Files to keep them in, the best first."""
     yield trace.with_name(trace.name.removesuffix(".h5") + SUFFIX)
-    name = hashlib.sha256(digest.encode()).hexdigest()[:32] + SUFFIX
-    for folder in cache_folders():
-        if not folder.exists() or folder.stat().st_uid == os.getuid():  # not what somebody else put there
-            yield folder / "live-points" / name
+    yield from cached_files("live-points", digest, SUFFIX)
 
 
 def _kept(path: Path) -> LivePoints | None:
@@ -69,12 +64,3 @@ def _kept(path: Path) -> LivePoints | None:
         return load(path) if path.is_file() else None
     except InputError:
         return None
-
-
-def _can_be_written(path: Path) -> bool:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        require_writable(path)
-    except (InputError, OSError):
-        return False
-    return True

@@ -13,6 +13,7 @@ from analysis.programs.targets import target_of
 from analysis.questions.predict import answered
 from perfvec.representation.live_points import live_points_of_stream, live_points_of_trace, vector_of
 from perfvec.representation.represent import represent
+from support import cache
 from support.errors import InputError
 from tracegen.live_points import own
 from tracegen.live_points.character import character
@@ -148,7 +149,7 @@ def test_a_folder_that_takes_no_file_has_them_in_the_cache_or_in_memory(long_tra
     capsys.readouterr()
     own.own_live_points(long_trace, progress=False)
     assert capsys.readouterr().err == ""  # found again
-    monkeypatch.setattr(own, "cache_folders", list)
+    monkeypatch.setattr(cache, "cache_folders", list)
     found = own.own_live_points(long_trace, progress=False)
     assert found.instructions > 0 and "kept in" not in capsys.readouterr().err
 
