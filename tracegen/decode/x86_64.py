@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from capstone import CsInsn
 from capstone import x86_const as x86
@@ -131,6 +132,7 @@ _STRING_LOADS = {
 }
 
 
+@cache
 def _operation(mnemonic: str) -> Operation:
     if mnemonic not in _INTEGER_LOGIC:
         for pattern, operation in _RULES:
