@@ -130,6 +130,37 @@ def test_dirty_lines_that_are_touched_are_written_back_as_those_stored_to():
     assert touched.statistics["l2_write_backs"] == stored.statistics["l2_write_backs"] == len(lines)
 
 
+@pytest.mark.parametrize("touched", [False, True])
+def test_a_dirty_line_that_is_read_again_is_dirty_in_the_level_that_asked(touched):
+    """An array larger than L1D that was written once and is read over and over goes back and forth dirty (gem5's
+    Cache::satisfyRequest), whether it was stored to and read or only touched so.
+    """
+    machine = BASE
+    for level, size, ways in (("l1d", 4, 4), ("l2", 64, 16)):
+        machine = replace_field(
+            machine, level, {"size_kib": size, "associativity": ways, "latency": 2, "mshrs": 4, "prefetcher": "none"}
+        )
+    machine = replace_field(machine, "l3", None)
+    lines = 0x10000000 // 64 + np.arange(256)  # four L1Ds full
+    program, reads = Program([store(1, 2), load(1, 2)]), Program([store(1, 2), load(1, 2)])
+    for line in lines:
+        program.execute(0, (64 * int(line), 8, 1))
+    for line in [*lines, *lines]:
+        program.execute(1, (64 * int(line), 8, 0))
+        reads.execute(1, (64 * int(line), 8, 0))
+    simulation = Simulation(machine, program.static())
+    if touched:
+        code = lines.astype(np.uint64) << np.uint64(2)
+        simulation.touch(np.concatenate([code | np.uint64(1), code]))
+    else:
+        simulation.run(program.chunk())
+    simulation.reset_counters()
+    simulation.run(reads.chunk())
+    assert simulation.statistics["l1d_misses"] == 2 * len(lines)
+    assert simulation.statistics["l1d_write_backs"] == 2 * len(lines)
+    assert simulation.statistics["l2_write_backs"] == 0
+
+
 def test_code_that_touches_drive_from_its_cache_is_recent_in_the_next():
     machine = BASE
     for level, size in (("l1i", 4), ("l2", 16)):

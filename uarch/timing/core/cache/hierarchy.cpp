@@ -305,6 +305,7 @@ void Hierarchy::touch_physical(int level, Line line, bool write, std::size_t lat
     const Address address = line << LINE_BITS;
     const int requester = level == L1I ? CODE_REQUEST : DATA_REQUEST;
     bool demand = true;
+    int asking = -1;  // the level above, which has missed the line
     for (int where = level; where >= 0; where = levels[where].next) {
         Cache& cache = levels[where];
         if (later > LASTING * cache.lines()) continue;
@@ -313,7 +314,9 @@ void Hierarchy::touch_physical(int level, Line line, bool write, std::size_t lat
         if (cache.prefetcher && demand && (!place || flags & Cache::PREFETCHED))
             train(cache, {address, address, requester, 0, !place});
         if (place) {
-            cache.use(line, place, static_cast<std::uint8_t>((flags & Cache::DIRTY) | write));
+            const bool passed_on = (flags & Cache::DIRTY) && asking > L1I;  // as in `fetch`
+            if (passed_on) levels[asking].set_flags(levels[asking].search(line), Cache::DIRTY);
+            cache.use(line, place, static_cast<std::uint8_t>((passed_on ? 0 : flags & Cache::DIRTY) | write));
             demand = false;  // the level above asks no further: this one's order changes, its prefetcher sees nothing
         } else if (where == L1I) {
             install(where, line, static_cast<std::uint8_t>(where << Cache::SOURCE_SHIFT), 0, false);
@@ -322,6 +325,7 @@ void Hierarchy::touch_physical(int level, Line line, bool write, std::size_t lat
             const Cache::Victim victim = cache.fill(line, static_cast<std::uint8_t>(write | source), 0);
             if (victim.dirty) write_back(where, victim.line);
         }
+        asking = place ? -1 : where;
         write = false;
     }
     bool wanted = false;
