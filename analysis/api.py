@@ -277,6 +277,8 @@ def live_points(
     from tracegen.live_points.live_points import SUFFIX, save
     from tracegen.live_points.record import of_trace
 
+    if seed < 0:
+        raise Error(f"seed = {seed} must be at least 0")
     folder, path = _place(output, Path(trace).name.removesuffix(".trace.h5") + SUFFIX)
     if vector:
         from perfvec.representation.live_points import live_points_of_trace
@@ -397,7 +399,7 @@ def simulate(
     """
     from analysis.questions import simulate as simulation
 
-    paths = [traces] if isinstance(traces, str | os.PathLike) else list(traces)
+    paths = [os.fspath(one) for one in ([traces] if isinstance(traces, str | os.PathLike) else traces)]
     if not paths:
         raise Error("no program: give a trace, live-points, or a list of them")
     return simulation.ask(paths, simulable(machines), simulation.Span(start, count, warmup), threads=threads)
@@ -602,6 +604,8 @@ def phases(
     from analysis.questions import phases as phase_question
     from tracegen.control_flow.phases import phases as find
 
+    if most < 1:
+        raise Error(f"most = {most} must be at least 1")
     return phase_question.result(find(trace, interval=interval, most=most, seed=seed))
 
 

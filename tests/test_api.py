@@ -184,6 +184,8 @@ def test_the_command_prints_the_api(folder, monkeypatch):
         (lambda: pv.sweep("T.trace.h5", base="zen4", vary={"l2.size_kib": "512"}), "must be a list of values"),
         (lambda: pv.sweep("T.trace.h5", base="zen4", vary={"l2.size_kib": [512]}, count=0), "count = 0 must be"),
         (lambda: pv.phases("T.trace.h5", interval=0), "interval = 0 must be at least 1"),
+        (lambda: pv.phases("T.trace.h5", most=0), "most = 0 must be at least 1"),
+        (lambda: pv.live_points("T.trace.h5", seed=-1), "seed = -1 must be at least 0"),
     ],
 )
 def test_errors_are_one_line(folder, monkeypatch, question, told):

@@ -80,6 +80,7 @@ def caches(
     which takes no simulation. Raises InputError for fewer programs than one more than those, or an unknown name.
     """
     require_scikit_learn()
+    _require_enough(len(traces), train)
     machines, sizes = designs_of(base, l1, l2)
     intervals = measure(model, traces, machines, folder, start=start, count=count, progress=progress)
     study = study_of(intervals, machines, sizes, train)
@@ -142,6 +143,12 @@ def require_scikit_learn() -> None:
         raise InputError("the compared methods need scikit-learn: pip install 'perfvec-toolkit[experiment]'") from error
 
 
+def _require_enough(programs: int, train: Sequence[str]) -> None:
+    wanted = len(set(train)) or TRAINED
+    if programs <= wanted:
+        raise InputError(f"{programs} programs, {wanted} of them to learn from: give at least {wanted + 1} traces")
+
+
 def study_of(
     intervals: Sequence[Intervals], machines: Sequence[Machine], sizes: NDArray[np.float64], train: Sequence[str] = ()
 ) -> Study:
@@ -150,9 +157,7 @@ def study_of(
     for name in train:
         if name not in names:
             raise InputError(f"--train {name}: no such program among the traces ({', '.join(names)[:200]})")
-    wanted = len(set(train)) or TRAINED
-    if len(names) <= wanted:
-        raise InputError(f"{len(names)} programs, {wanted} of them to learn from: give at least {wanted + 1} traces")
+    _require_enough(len(names), train)
     if train:
         trained = sorted({names.index(name) for name in train})
     else:

@@ -7,6 +7,7 @@ from uarch.configuration import replace_field
 from uarch.machine_files import load_machine
 from uarch.timing._core import parts
 from uarch.timing.simulation import Simulation
+from uarch.timing.statistics import statistics
 
 PAGE, PC = 0x10000000, 0x400100
 
@@ -88,3 +89,11 @@ def test_a_prefetcher_leaves_two_mshrs_alone(mshrs, prefetches):
     simulation = Simulation(machine, program.static())
     simulation.run(program.chunk())
     assert (simulation.counters["l1d_prefetches"] > 0) == prefetches
+
+
+def test_lines_prefetched_before_the_count_make_no_accuracy_above_one():
+    machine = replace_field(load_machine("base"), "l1d.prefetcher", "stride")
+    simulation = Simulation(machine, Program([load(1, 2)]).static())
+    counts = dict.fromkeys(simulation.statistics, 1) | {"l1d_prefetches": 100, "l1d_useful_prefetches": 103}
+    assert statistics(machine, counts)["l1d_prefetch_accuracy"] == 1.0
+    assert statistics(machine, counts | {"l1d_useful_prefetches": 50})["l1d_prefetch_accuracy"] == 0.5

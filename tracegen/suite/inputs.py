@@ -98,7 +98,8 @@ def compile_c(source: Path, output: Path, options: list[str]) -> None:
         command = [compiler, "-O2", *options, "-o", str(made), str(source), "-lm"]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:
-            first = (result.stderr.strip().splitlines() or ["no message"])[0]
-            raise InputError(f"compiling {source} failed: {first}")
+            lines = result.stderr.strip().splitlines() or ["no message"]
+            said = next((line for line in lines if "error" in line), lines[0])
+            raise InputError(f"compiling {source} failed: {said}")
         temporary.write_bytes(made.read_bytes())
         temporary.chmod(0o755)

@@ -48,7 +48,8 @@ def statistics(machine: Machine, counts: Mapping[str, int]) -> dict[str, float]:
             "prefetch_mpki": per_thousand(counts[f"{level}_misses_by_prefetchers"]),
             "write_backs_pki": per_thousand(counts[f"{level}_write_backs"]),
             "prefetches_pki": per_thousand(counts[f"{level}_prefetches"]),
-            "prefetch_accuracy": _share(counts[f"{level}_useful_prefetches"], counts[f"{level}_prefetches"]),
+            # lines that were prefetched before the count began are used in it
+            "prefetch_accuracy": min(_share(counts[f"{level}_useful_prefetches"], counts[f"{level}_prefetches"]), 1.0),
             "prefetch_coverage": _share(
                 counts[f"{level}_useful_prefetches"], counts[f"{level}_useful_prefetches"] + demand
             )

@@ -161,8 +161,10 @@ def test_the_whole_study(data, tmp_path, monkeypatch):
 def test_what_cannot_be_studied(data, tmp_path):
     traces, base = sorted(data.traces.iterdir()), load_machine("cortex-a53")
     with pytest.raises(InputError, match="every trace is shorter"):
-        caches.caches(data.model, traces, base, tmp_path, count=1 << 20, progress=False)
+        caches.caches(data.model, traces * 2, base, tmp_path, count=1 << 20, progress=False)
     intervals = [Intervals(n, np.ones((36, 1)), np.ones((1, 4)), np.ones(36), 1.0) for n in ("a", "b", "c")]
+    with pytest.raises(InputError, match="give at least 4 traces"):
+        caches.caches(data.model, [tmp_path / "never read"] * 3, base, tmp_path, progress=False)
     with pytest.raises(InputError, match="give at least 4 traces"):
         caches.study_of(intervals, *designs_of(base))
     with pytest.raises(InputError, match="--train x"):

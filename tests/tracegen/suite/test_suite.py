@@ -166,3 +166,9 @@ def test_the_table_has_a_row_a_trace(tmp_path):
     assert markdown(rows).splitlines()[2].startswith("| k_chase | kernel | 200,000 |")
     with pytest.raises(InputError, match=r"no \*\.trace\.h5 here"):
         table(tmp_path / "inputs", progress=False)
+
+
+def test_what_does_not_compile_is_said_by_its_error(tmp_path):
+    (tmp_path / "a.c").write_text("int main(void) {\n    return TILE;\n}\n")
+    with pytest.raises(InputError, match=r"a.c failed: .*error: .*TILE"):
+        compile_c(tmp_path / "a.c", tmp_path / "a", [])
