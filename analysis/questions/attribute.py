@@ -149,9 +149,7 @@ def notes(frame: pd.DataFrame, machine: Machine) -> list[str]:
     for program, uarch, rows in _each(frame):
         whole, half = float(rows["encoded"].iloc[0]), float(rows["half_width"].iloc[0])
         if half > _NOTED_HALF_WIDTH * whole:
-            found.append(
-                f"{program} on {uarch}: its live-points were simulated, ±{half / whole:.1%} (--simulate: all of it)"
-            )
+            found.append(f"{program} on {uarch}: its live-points were simulated, ±{half / whole:.1%}")
         groups = rows[rows["group"] != REST]
         slower = groups.loc[groups["share"] < -_NOTED_SLOWER, "group"].tolist()
         if slower and rows["source"].iloc[0] in ("simulated", "corrected"):

@@ -242,6 +242,13 @@ def notes(model: Model, frame: pd.DataFrame) -> list[str]:
         found.append(
             f"no interval for {names}: too far from what trained the model, or with fields that it has no input of"
         )
+    lost = frame[~(frame["cycles"] > 0)]
+    if len(lost):
+        first = lost.iloc[0]
+        found.append(
+            f"{len(lost)} predictions are not above 0 cycles ({first['program']} on {first['uarch']}): the model does "
+            "not know such programs or machines; simulate (--budget), or train it longer"
+        )
     if "zero-shot" in set(frame["source"]) and set(frame["source"]) & {"table", "fitted"}:
         found.append(
             "zero-shot machines have other errors than fitted ones: compare these by a simulation (--budget) or a sweep"

@@ -294,6 +294,8 @@ def test_what_has_no_interval_says_why(data, calibrated, vector):
     assert list(predict.terminal_table(plain).columns)[-1] == "source"
     (line,) = predict.notes(data.model, plain)
     assert "no calibration" in line
+    below = predict.predict(data.model, [replace(vector, vector=-vector.vector)], machines)
+    assert any("not above 0 cycles" in line for line in predict.notes(data.model, below))
     high = predict.predict(calibrated, [vector], machines, level=0.95)
     assert high["low"].isna().all()
     (line,) = predict.notes(calibrated, high)

@@ -198,4 +198,4 @@ def test_a_group_that_costs_time_when_ideal_is_noted():
 
 def test_a_sample_is_noted():
     (line,) = told(load_machine("zen4"), share=0.05, half_width=30.0)
-    assert line == "p on zen4: its live-points were simulated, ±3.0% (--simulate: all of it)"
+    assert line == "p on zen4: its live-points were simulated, ±3.0%"
