@@ -28,9 +28,11 @@ def own_vector(
     if found is not None:
         return found
     vector = represent(model, trace, max_instructions=max_instructions, progress=progress)
+    if vector.instructions < LEAST_KEPT:
+        return vector
     places = _places(model, vector.trace_digest, vector.instructions)
     place = next((path for path in places if can_be_written(path)), None)
-    if vector.instructions >= LEAST_KEPT and place is not None:
+    if place is not None:
         try:
             vector.save(place)
         except (InputError, OSError) as error:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 _MOST_PREFIXES = 4
 _TWO_BYTES, _VEX2, _VEX3, _EVEX = 0x0F, 0xC5, 0xC4, 0x62
-_BOUND_BY_IMMEDIATE = (0x8F, 0xCD)  # XOP, which reaches into other maps; int 3 is another instruction than int n
+_LEFT_ALONE = (0x8F, 0xCD)  # XOP, which reaches into other maps; int 3 is another instruction than int n
 
 
 def _marked(*ranges: tuple[int, int]) -> NDArray[np.bool_]:
@@ -65,7 +65,7 @@ def without_numbers(code: NDArray[np.uint8]) -> NDArray[np.uint8]:
     size = np.where(addresses, np.where(without_base | (mode == 2), 4, np.where(mode == 1, 1, 0)), 0)
     begin = at + 1 + has_modrm + indexed  # a number behind it
     far = one | (two & ~three & (opcode >> 4 == 8))  # all behind the displacement is a number
-    kept = _PREFIX[lead] | _REX[lead] | np.isin(lead, _BOUND_BY_IMMEDIATE)  # in an order that the manual does not know
+    kept = _PREFIX[lead] | _REX[lead] | np.isin(lead, _LEFT_ALONE)  # in an order that the manual does not know
     end = np.where(kept, begin, np.where(far, code.shape[1], begin + size))
     number = (column >= begin[:, None]) & (column < end[:, None])
     moved = ((code != 0) & number & (column < (begin + size)[:, None])).any(axis=1)
