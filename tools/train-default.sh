@@ -2,17 +2,18 @@
 # Make the shipped model from nothing, with its intervals: PERFVEC FOLDER MODEL [GEM5]. Every step keeps what is there
 # already, so that a run that was stopped continues when it is started again.
 #
-# GEM5 is a folder with traces and gem5's own labels of them (as `perfvec label --simulator gem5` writes): its machines
-# are the model's table. Without it the machine's own programs are labelled by the embedded simulator on the presets and
-# 64 machines of the design space. Either way windows of those programs, and of all others of the catalogue that the
-# machine has, their first instructions among them, are labelled by the embedded simulator on sampled machines, each
-# window on others: these teach the encoder, and the foundation model what other programs do. Every second window of the
-# other programs is labelled on the table's machines too, to refine its rows. Then, with the weights frozen, mixtures of
-# presets teach the encoder besides: real cores, which a design space rarely comes close to. Programs of GEM5's names,
-# other runs of six of them, gnugo, k_hash, and the programs of `benchmarks/uarch/label_unseen.py`, which gem5 has been
-# run on too, are left out: no model sees what it is judged on. The model and its five folds, each without a fifth of the programs and 16 machines, are made alike; the
-# folds give the model its intervals. Presets get vectors of their own, fitted to the embedded simulator's labels of
-# GEM5's programs.
+# GEM5 is a folder with traces and gem5's own labels of them (as `perfvec label --simulator gem5` writes): its
+# machines are the model's table. Without it the machine's own programs are labelled by the embedded simulator on the
+# presets and 64 machines of the design space. Either way windows of those programs, and of all others of the
+# catalogue that the machine has, their first instructions among them, are labelled by the embedded simulator on
+# sampled machines, each window on others: these teach the encoder, and the foundation model what other programs do.
+# Every second window of the other programs is labelled on the table's machines too, to refine its rows. Then, with
+# the weights frozen, mixtures of presets teach the encoder besides: real cores, which a design space rarely comes
+# close to. Programs of GEM5's names, other runs of six of them, gnugo, k_hash, and the programs of
+# `benchmarks/uarch/label_unseen.py`, which gem5 has been run on too, are left out: no model sees what it is judged
+# on. The model and its five folds, each without a fifth of the programs and 16 machines, are made alike; the folds
+# give the model its intervals. Presets get vectors of their own, fitted to the embedded simulator's labels of GEM5's
+# programs.
 #
 # ARCHITECTURE (mlp), WIDTH (128), LAYERS (2), INSTRUCTIONS (36000000) and MACHINES (128 a window of the labelled
 # programs) in the environment change the recipe; FOLDS="2 5" makes these folds only, and no model.
