@@ -760,7 +760,7 @@ def collector(
 
 def _targets(model: Model, programs: Runnables, span: Any = None) -> list[Target]:
     """Programs of a question: those that can be simulated, represented, or both."""
-    from analysis.programs.targets import Target, require_once, target_of, target_of_vector
+    from analysis.programs.targets import Target, require_once, target_of, target_of_vector, told_apart
     from perfvec.representation.vector import ProgramVector
 
     if programs is None:
@@ -781,7 +781,7 @@ def _targets(model: Model, programs: Runnables, span: Any = None) -> list[Target
             found.append(target_of(model, os.fspath(one), span=span))
     if not found:
         raise Error("no program: give a trace, a vector, or a list of them")
-    return found
+    return told_apart(found, [one if isinstance(one, str | os.PathLike) else None for one in each])
 
 
 def _seconds(budget: float, simulate: bool) -> float:

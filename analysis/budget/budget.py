@@ -31,6 +31,7 @@ MOST = 256  # simulated points, where not all can be
 SURFACE = 64  # simulated points that a surface should go through
 MOST_FITTED = 512  # simulated points that a surface goes through
 RATE = 1.5e7  # instructions a second of one machine, at most: what would not end in time at this rate is not begun
+SET_UP = 1_000_000  # instructions that take about as long as what comes before a program's first
 _SHARE_OF_BEST = 0.15  # of the simulated points, those that look best
 _LOOKED_AT = 20_000
 _TURNS_OF_BEST = 4  # surfaces at the end, each after those that looked best by the one before were simulated
@@ -122,8 +123,8 @@ def answer(
 
 
 def shares(programs: Sequence[Simulable | None], seconds: float) -> list[float]:
-    """Return each program's share of the budget, in proportion to its simulation's work; 0 where it has none."""
-    work = [0 if program is None else program.work for program in programs]
+    """Return each program's share of the budget, by its simulation's work and set-up; 0 where it has none."""
+    work = [0 if program is None else program.work + SET_UP for program in programs]
     whole = max(sum(work), 1)
     return [seconds if np.isinf(seconds) and one else seconds * one / whole if one else 0.0 for one in work]
 

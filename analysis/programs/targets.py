@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from analysis.programs.names import names_apart
 from analysis.programs.opened import traced
 from analysis.programs.simulable import Simulable, SimulableLivePoints, SimulableTrace
 from analysis.programs.span import Span
@@ -30,11 +31,13 @@ class Target:
     simulable: Simulable | None
     make: Callable[[], ProgramVector]
     instructions_to_represent: int = 0  # for its vector
+    shown: str = ""  # as, where another of the question has its name
 
     @cached_property
     def vector(self) -> ProgramVector:
         """Its vector by the model, made when it is first asked for."""
-        return self.make()
+        made = self.make()
+        return replace(made, program=self.shown) if self.shown else made
 
     def represented_within(self, seconds: float) -> bool:
         """Tell whether there is a vector of this model, or could be in so many seconds of a core."""
@@ -47,6 +50,8 @@ class Target:
 
     @property
     def name(self) -> str:
+        if self.shown:
+            return self.shown
         return self.vector.program if self.simulable is None else self.simulable.name
 
     @property
@@ -83,10 +88,21 @@ def targets_of(
     require_once(paths)
     found = [target_of(model, path, max_instructions, span, progress=progress) for path in paths]
     if not program:
-        yield found
+        yield told_apart(found, paths)
         return
     with traced(program, max_instructions=max_instructions) as path:
-        yield [*found, target_of(model, path, max_instructions, span, progress=progress)]
+        found.append(target_of(model, path, max_instructions, span, progress=progress))
+        yield told_apart(found, [*paths, None])
+
+
+def told_apart(targets: Sequence[Target], files: Sequence[str | os.PathLike[str] | None]) -> list[Target]:
+    """Return the targets, those of one name under names of their own (`names_apart`)."""
+    names = [target.name for target in targets]
+    shown = names_apart(names, files)
+    return [
+        target if new == old else replace(target, shown=new)
+        for target, old, new in zip(targets, names, shown, strict=True)
+    ]
 
 
 def require_once(paths: Sequence[str | os.PathLike[str]]) -> None:

@@ -86,7 +86,7 @@ def compare(programs: Sequence[ProgramVector]) -> pd.DataFrame:
         raise InputError(f"comparing needs at least two programs; {len(programs)} given")
     matrix = directions(programs)
     distance = np.clip(1.0 - matrix @ matrix.T, 0.0, 2.0)
-    np.fill_diagonal(distance, 0.0)
+    distance[distance < 1e-12] = 0.0  # rounding
     names = distinct([program.program for program in programs])
     return pd.DataFrame((distance + distance.T) / 2, index=names, columns=names)
 

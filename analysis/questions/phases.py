@@ -17,7 +17,9 @@ from tracegen.control_flow.phases import Phases, strip
 def result(found: Phases) -> Result:
     """Answer which phases a trace has; the table has a row a phase."""
     table = pd.DataFrame(found.document()["phases"])
-    over_time = f"over time, {found.interval:,} instructions an interval: {strip(found)}"
+    letters = strip(found)
+    length = found.interval * len(found.phase) // len(letters)
+    over_time = f"over time, {length:,} instructions a letter: {letters}"
     return Result(
         f"Phases of {found.trace}",
         table,

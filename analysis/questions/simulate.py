@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from analysis.parts.costs import require_names
 from analysis.parts.simulated_parts import collect
+from analysis.programs.names import names_apart
 from analysis.programs.opened import opened, traced
 from analysis.programs.span import Span, timed
 from analysis.questions.profile import columns
@@ -156,10 +157,10 @@ def simulate(
     require_names([machine.name for machine in machines])
     span = span or Span()
     rows: list[dict[str, Any]] = []
-    require_simulable(traces, span)  # told before the work on another begins
-    for path in traces:
+    names = names_apart(require_simulable(traces, span), traces)  # told before the work on another begins
+    for path, name in zip(traces, names, strict=True):
         if is_live_points(path):
-            rows += _estimated(path, machines, threads, progress)
+            rows += _estimated(path, name, machines, threads, progress)
             continue
         with (
             opened(path) as trace,
@@ -173,7 +174,7 @@ def simulate(
                 machine = simulation.machine
                 rows.append(
                     {
-                        "program": trace.name,
+                        "program": name,
                         "uarch": machine.name,
                         "simulator": SIMULATOR,
                         "frequency_ghz": machine.frequency_ghz,
@@ -185,29 +186,33 @@ def simulate(
     return pd.DataFrame(rows)
 
 
-def require_simulable(traces: Sequence[str | os.PathLike[str]], span: Span) -> None:
-    """Raise InputError for a vector, a bad file, a trace that ends before `span`, and a `span` of live-points."""
+def require_simulable(traces: Sequence[str | os.PathLike[str]], span: Span) -> list[str]:
+    """Return the programs' names.
+
+    Raises InputError for a vector, a bad file, a trace that ends before `span`, and a `span` of live-points.
+    """
+    names = []
     for path in traces:
         if Path(path).name.endswith(".npz"):
             raise InputError(f"{path}: a vector cannot be simulated; give the trace (*.trace.h5)")
         if is_live_points(path):
             if span != Span():
                 raise InputError(f"{path}: live-points stand for the whole run; leave --start, --count, --warmup out")
-            load(path)
+            names.append(load(path).name)
             continue
         with opened(path) as trace:
             span.stop(trace)
+            names.append(trace.name)
+    return names
 
 
 def _estimated(
-    path: str | os.PathLike[str], machines: Sequence[Machine], threads: int | None, progress: bool
+    path: str | os.PathLike[str], name: str, machines: Sequence[Machine], threads: int | None, progress: bool
 ) -> list[dict[str, Any]]:
     """The rows of a live-points file: counts and cycles of the whole run."""
     points = load(path)
     simulator = LivePointsSimulator(points)
-    with tqdm(
-        total=len(machines), unit="machine", desc=f"simulate {points.name}", disable=None if progress else True
-    ) as bar:
+    with tqdm(total=len(machines), unit="machine", desc=f"simulate {name}", disable=None if progress else True) as bar:
         found = simulator.simulate(machines, threads, stacks=True, done=bar.update)
     assert found.stacks is not None
     rows = []
@@ -215,7 +220,7 @@ def _estimated(
         counts = {**found.counts[k], "cycles": found.cycles[k], "instructions": float(points.instructions)}
         rows.append(
             {
-                "program": points.name,
+                "program": name,
                 "uarch": machine.name,
                 "simulator": SIMULATOR,
                 "frequency_ghz": machine.frequency_ghz,

@@ -91,7 +91,9 @@ def phases(
     seed: int = 0,
     progress: bool = True,
 ) -> Phases:
-    """The phases of a trace in intervals of `interval` instructions (by default a 200th of it, at least 1,000).
+    """The phases of a trace in intervals of `interval` instructions.
+
+    By default an interval is a 200th of the trace, at least 1,000 instructions, or all of a shorter one.
 
     Raises InputError for a bad trace or an interval that is longer than it.
     """
@@ -99,7 +101,7 @@ def phases(
         with Trace(trace) as opened:
             return phases(opened, interval=interval, most=most, seed=seed, progress=progress)
     if interval is None:
-        interval = max(1_000, len(trace) // 200)
+        interval = min(max(1_000, len(trace) // 200), max(len(trace), 1))
     if interval < 1:
         raise InputError(f"interval = {interval:,} must be at least 1 instruction")
     if interval > len(trace):
@@ -134,7 +136,7 @@ def phases(
     )
 
 
-def strip(found: Phases, width: int = 100) -> str:
+def strip(found: Phases, width: int = 240) -> str:
     """The phases over time as letters, at most `width` of them: of equal parts of the run, the most frequent phase."""
     letters = "".join(chr(c) for c in (*range(65, 91), *range(97, 123)))
     parts = np.array_split(found.phase, min(width, len(found.phase)))

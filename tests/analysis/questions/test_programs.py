@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from itertools import combinations
+from shutil import copyfile
 
 import numpy as np
 import pytest
 
-from analysis.programs.targets import Target
-from analysis.questions import compare, novelty, subset
+from analysis.programs.names import names_apart
+from analysis.programs.targets import Target, targets_of
+from analysis.questions import compare, novelty, simulate, subset
 from analysis.questions.explore import explore
 from analysis.questions.sweep import SweepQuestion
 from perfvec.model import load_model, save_model
@@ -15,6 +17,22 @@ from support.errors import InputError
 from tests.analysis.vectors import program, shipped
 from uarch.configuration import replace_field
 from uarch.machine_files import load_machine
+
+
+def test_programs_of_one_name_are_told_apart(data, tmp_path):
+    for folder in ("old", "new"):
+        (tmp_path / folder).mkdir()
+        copyfile(data.traces / "qsort.trace.h5", tmp_path / folder / "p.trace.h5")
+    paths = [f"{tmp_path}/{folder}/p.trace.h5" for folder in ("old", "new")]
+    names = [path.removesuffix(".trace.h5") for path in paths]
+    assert names_apart(["p", "q", "p"], [paths[0], "q.trace.h5", None]) == [names[0], "q", "p"]
+    frame = simulate.simulate(paths, [load_machine("base")], progress=False)
+    assert frame["program"].tolist() == names
+    with targets_of(data.model, paths, progress=False) as targets:
+        assert [target.name for target in targets] == [target.vector.program for target in targets] == names
+        swept = SweepQuestion(base=load_machine("base"), vary={"l2.size_kib": [256, 512]})
+        assert set(swept.ask(data.model, targets, 100.0).table["program"]) == set(names)
+    assert compare.compare([program("a"), program("b")]).to_numpy().tolist() == [[0, 0], [0, 0]]
 
 
 def with_vector(name, vector, **changes):

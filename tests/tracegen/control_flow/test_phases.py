@@ -11,7 +11,7 @@ from support.errors import InputError
 from tracegen.control_flow.basic_blocks import BlockVectors, directions
 from tracegen.control_flow.phases import choose, phases, strip, write_simpoints
 from tracegen.decode import decode
-from tracegen.formats.trace import Trace
+from tracegen.formats.trace import Trace, TraceWriter
 from tracegen.statistics.kmeans import bic, kmeans
 from uarch.instructions import Flag
 
@@ -116,3 +116,14 @@ def test_the_files_are_simpoints(data, tmp_path):
 def test_an_interval_longer_than_the_trace_is_one_line(data):
     with pytest.raises(InputError, match="less than an interval"):
         phases(data.traces / "qsort.trace.h5", interval=10**9, progress=False)
+
+
+def test_a_short_trace_is_one_interval(tmp_path):
+    path, nothing = tmp_path / "short.trace.h5", np.empty(0, np.uint64)
+    with TraceWriter(path, isa="x86-64", program="short", command=["short"], source="test") as writer:
+        writer.static(np.arange(124, dtype=np.uint64), np.tile(np.array([0x90] + 15 * [0], np.uint8), (124, 1)))
+        writer.append(
+            np.arange(124, dtype=np.uint32), nothing, nothing, nothing.astype(np.uint8), nothing.astype(np.uint8)
+        )
+    found = phases(path, progress=False)
+    assert (found.interval, found.phase.tolist(), found.point.tolist(), strip(found)) == (124, [0], [0], "A")
