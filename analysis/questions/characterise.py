@@ -23,10 +23,11 @@ def ask(trace: str | os.PathLike[str], *, max_instructions: int | None = None) -
     The table has the columns `group`, `measure`, `value` and `unit`.
     """
     document: dict[str, Any]
+    notes: tuple[str, ...] = ()
     if is_live_points(trace):
         if max_instructions is not None:
             raise InputError(f"{trace}: live-points stand for the whole run; leave --max-instructions out")
-        document = character(load(trace))
+        document, notes = character(load(trace)), (_ESTIMATED,)
     else:
         document = characterise(trace, max_instructions=max_instructions)
     frame = pd.DataFrame(rows(document), columns=["group", "measure", "value"])
@@ -36,9 +37,15 @@ def ask(trace: str | os.PathLike[str], *, max_instructions: int | None = None) -
         frame,
         lambda: document,
         lambda: _text(frame),
-        headline=lambda: headline(document),
+        notes=notes,
+        headline=lambda: headline(document, estimated=bool(notes)),
     )
 
+
+_ESTIMATED = (
+    "estimated from sampled units: footprints end with the last unit, entropies by long histories are low, producers "
+    "in memory are left out (characterise the trace)"
+)
 
 # What the numbers of a group of measures are, on average over the executed instructions unless it says otherwise.
 UNITS = {
@@ -71,7 +78,7 @@ def shown_number(value: float) -> str:
     return np.format_float_positional(value, precision=4, fractional=False, trim="-")
 
 
-def headline(document: dict[str, Any]) -> Headline:
+def headline(document: dict[str, Any], *, estimated: bool = False) -> Headline:
     """The parallelism that the program has, and its size."""
     windows = document["ideal_ipc"]
     window, most = max(windows.items(), key=lambda item: item[1])
@@ -79,4 +86,5 @@ def headline(document: dict[str, Any]) -> Headline:
         f"{document['trace']} executes {count(document['instructions'])} instructions; with a window of {window} "
     )
     sentence += f"and nothing else in the way {most:.3g} go in a cycle."
-    return Headline(f"{most:.3g}", "instructions a cycle, ideal", sentence, "counted over every executed instruction")
+    source = "estimated from sampled units" if estimated else "counted over every executed instruction"
+    return Headline(f"{most:.3g}", "instructions a cycle, ideal", sentence, source)

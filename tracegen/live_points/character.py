@@ -17,7 +17,8 @@ def character(points: LivePoints) -> dict[str, Any]:
     """Return the estimated profile, as `tracegen.statistics.characterise.characterise` of the whole trace.
 
     Stack distances are exact in each unit. Footprints are of the run until its last counted unit. Entropies are of the
-    branches that are kept, so that rare histories are seen less often than in the run.
+    branches that are kept, so that rare histories are seen less often than in the run. Producers in memory are left
+    out: stores between units are kept by line, not by word.
     """
     running, pieces = Characteriser(points.static), points.pieces
     total: Counts | None = None
@@ -34,6 +35,7 @@ def character(points: LivePoints) -> dict[str, Any]:
         total = own if total is None else total + own
     assert total is not None
     found = running.document(total * (points.instructions / total.executed.sum()))
+    del found["producer_within"]["memory"]
     flags = points.static.flags
     found["footprint"]["static_instructions"] = len(flags)
     found["footprint"]["conditional_branch_sites"] = int(((flags & int(Flag.CONDITIONAL)) != 0).sum())

@@ -10,6 +10,7 @@ from analysis.budget.within import within
 from analysis.parts.within import opened_within
 from analysis.programs.simulable import SimulableLivePoints, SimulableTrace
 from analysis.programs.targets import target_of
+from analysis.questions import characterise as character_question
 from analysis.questions.predict import answered
 from perfvec.representation.live_points import live_points_of_stream, live_points_of_trace, vector_of
 from perfvec.representation.represent import represent
@@ -95,6 +96,11 @@ def test_the_character_is_near_that_of_the_trace(traces, points):
             assert _miss_ratio(told, name, size) == pytest.approx(ratio, abs=0.03), (name, size)
     for window, ipc in true["ideal_ipc"].items():
         assert told["ideal_ipc"][window] == pytest.approx(ipc, rel=0.15), window
+    for distance, share in told["producer_within"]["register"].items():
+        assert share == pytest.approx(true["producer_within"]["register"][distance], abs=0.03), distance
+    assert list(told["producer_within"]) == ["register"]
+    (note,) = character_question.ask(points).notes
+    assert note.startswith("estimated from sampled units")
 
 
 @pytest.mark.slow
