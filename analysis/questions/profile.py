@@ -120,7 +120,11 @@ def _units(costs: Costs) -> str:
     if len(costs.machines) > 1:
         return "Under a machine's name: cycles; time: the ratio of the seconds to the first's."
     told = "; columns after share: per cent of them, by cause" if costs.has_stacks else ""
-    return f"{short(costs.names[0], 24)}: cycles{told}."
+    causes = f"\n{_CAUSES}" if costs.has_stacks else ""
+    return f"{short(costs.names[0], 24)}: cycles{told}.{causes}"
+
+
+_CAUSES = "ret: retiring; front: front-end bandwidth; full: windows; order: stores, fences."
 
 
 def profile(parts: Parts, costs: Costs, by: str = "function") -> pd.DataFrame:

@@ -290,7 +290,16 @@ def shown(frame: pd.DataFrame) -> str:
     if frame["uarch"].nunique() > 1:
         return "\n\n".join([*tables, note])
     details = [_details(row) for row in frame.to_dict(orient="records")]
-    return "\n\n".join([*(part for pair in zip(tables, details, strict=True) for part in pair), note])
+    return "\n\n".join(
+        [*(part for pair in zip(tables, details, strict=True) for part in pair), f"{note}\n{_OF_LEVELS}"]
+    )
+
+
+_OF_LEVELS = """\
+misses, ratio: of demand accesses; on way: those that meet a miss in flight;
+prefetch: misses of prefetches; written: write-backs; sent: prefetches;
+accurate: of these used; late: of the used, those that were still on the way;
+covered: would-be misses that meet a prefetched line."""
 
 
 def _details(row: dict[Hashable, Any]) -> str:

@@ -218,6 +218,8 @@ def _text(
             *below,
             "",
             table_text(importance.groupby("program", sort=False).head(8).reset_index(drop=True)),
+            "first_order: share of the variance by the field alone; best: its value with",
+            "the least mean (of a search: in the best point); range: largest mean over least.",
         ]
     )
 
