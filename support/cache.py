@@ -6,6 +6,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from support.errors import InputError
@@ -24,8 +25,9 @@ def cached_files(kind: str, key: str, suffix: str) -> Iterator[Path]:
     """Yield the files that hold what `key` stands for, the best first: in the folder `kind` of each cache folder."""
     name = hashlib.sha256(key.encode()).hexdigest()[:32] + suffix
     for folder in cache_folders():
-        if not folder.exists() or folder.stat().st_uid == os.getuid():  # not what somebody else put there
-            yield folder / kind / name
+        with suppress(PermissionError):  # of a home that is somebody else's
+            if not folder.exists() or folder.stat().st_uid == os.getuid():  # not what somebody else put there
+                yield folder / kind / name
 
 
 def can_be_written(path: Path) -> bool:

@@ -27,7 +27,7 @@ def compiled(source: Path, flags: Sequence[str], what: str, headers: Sequence[Pa
     `what` names it in messages; `headers` are those that it includes. Raises InputError where there is no compiler, it
     refuses, or nothing can be written.
     """
-    compiler, flags = _compiler(what), [*_FLAGS, *flags]
+    compiler, flags = c_compiler(what), [*_FLAGS, *flags]
     key = hashlib.sha256()
     contents = [path.read_bytes() for path in (source, *headers)]
     for part in (*contents, " ".join([*compiler, *flags]).encode(), _identity(compiler)):
@@ -69,8 +69,15 @@ def _is_whole(library: Path) -> bool:
     return content[-_SUM:] == hashlib.sha256(content[:-_SUM]).digest()
 
 
-def _compiler(what: str) -> list[str]:
-    chosen = shlex.split(os.environ.get("CC", ""))
+def c_compiler(what: str) -> list[str]:
+    """Return the words that start the C compiler: CC, else the first of cc, gcc, clang.
+
+    Raises InputError where there is none; `what` is what would be compiled.
+    """
+    try:
+        chosen = shlex.split(os.environ.get("CC", ""))
+    except ValueError as error:
+        raise InputError(f"CC is {os.environ['CC']!r}: {error}; name a compiler and its options") from None
     for command in ([chosen] if chosen else []) + [["cc"], ["gcc"], ["clang"]]:
         if shutil.which(command[0]):
             return command

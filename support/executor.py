@@ -14,6 +14,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
@@ -85,6 +86,10 @@ class Local:
             try:
                 for future in futures.as_completed(running):
                     yield running[future], future.result()
+            except BrokenProcessPool:
+                raise InputError(
+                    "a worker process was killed, perhaps for want of memory; use fewer --workers (what is done stays)"
+                ) from None
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise

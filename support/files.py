@@ -109,9 +109,13 @@ def require_writable(path: str | os.PathLike[str]) -> None:
 
 
 @contextmanager
-def open_h5(path: str | os.PathLike[str], file_format: str, version: int) -> Iterator[h5py.File]:
-    """Open an HDF5 file of the toolkit for reading, checking its format name and version."""
-    file = _open(Path(path), file_format, version)
+def open_h5(
+    path: str | os.PathLike[str], file_format: str, version: int, *, whole: bool = False
+) -> Iterator[h5py.File]:
+    """Open an HDF5 file of the toolkit for reading, checking its format name and version, and its bytes, unless it is
+    known to be `whole`.
+    """
+    file = _open(Path(path), file_format, version, whole=whole)
     try:
         yield file
     finally:
@@ -258,7 +262,7 @@ def is_program(path: Path) -> bool:
         return False
 
 
-def _open(path: Path, file_format: str, version: int) -> h5py.File:
+def _open(path: Path, file_format: str, version: int, *, whole: bool = False) -> h5py.File:
     if not path.exists():
         raise InputError(f"{path}: no such file; expected a {file_format} file")
     if not path.is_file():  # a pipe would wait for its writer
@@ -266,7 +270,8 @@ def _open(path: Path, file_format: str, version: int) -> h5py.File:
         raise InputError(f"{path}: is {found}; expected a {file_format} file")
     if is_program(path):
         raise InputError(f"{path}: is a program; trace it first (perfvec trace -o T.trace.h5 -- {path})")
-    _check_bytes(path, file_format)
+    if not whole:
+        _check_bytes(path, file_format)
     try:
         file = h5py.File(path, "r", locking=False)  # files are replaced, never changed
     except DAMAGE as error:

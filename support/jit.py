@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -53,7 +54,7 @@ def _whatever_is_kept(dispatcher: Any) -> Any:
     modules had other names.
     """
     kept = dispatcher._cache
-    kept._cache_file._source_stamp = _sources(Path(dispatcher.py_func.__code__.co_filename).parent)
+    kept._cache_file._source_stamp = _sources(Path(dispatcher.py_func.__code__.co_filename))
     load, save = kept.load_overload, kept.save_overload
 
     def load_overload(signature: Any, target: Any) -> Any:
@@ -72,11 +73,32 @@ def _whatever_is_kept(dispatcher: Any) -> Any:
 
 
 @cache
-def _sources(folder: Path) -> str:
-    """Hash of a folder's Python files. Numba knows the function's own one, but constants and functions of those beside
-    it are compiled into it.
+def _sources(path: Path) -> str:
+    """Hash of a Python file and of all files of the toolkit and beside it that it imports, directly or not.
+
+    Numba knows the function's own file, but constants and functions of others are compiled into it.
     """
-    return sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))).hexdigest()
+    found: set[Path] = set()
+    left = [path]
+    while left:
+        one = left.pop()
+        if one not in found:
+            found.add(one)
+            left += _imports(one)
+    return sha256(b"".join(one.read_bytes() for one in sorted(found))).hexdigest()
+
+
+@cache
+def _imports(path: Path) -> list[Path]:
+    """Return the files of the modules of the toolkit, or beside it, that a Python file imports."""
+    names = _IMPORT.findall(path.read_text(encoding="utf-8"))
+    places = [folder.joinpath(*name.split(".")) for name in names for folder in (_ROOT, path.parent)]
+    files = (file for place in places for file in (place.with_suffix(".py"), place / "__init__.py"))
+    return [file for file in files if file.is_file()]
+
+
+_ROOT = Path(__file__).parents[1]
+_IMPORT = re.compile(r"^(?:from|import) +(\w[\w.]*)", re.MULTILINE)
 
 
 @cache

@@ -104,7 +104,7 @@ def label(
                 continue
             output = folder / f"{trace.name}{f'-{start}' if start else ''}.latency.h5"
             outputs.append(output)
-            if not _already(output, trace, machines, start, stop):
+            if not _already(output, trace, machines, start, stop, warmup, touches=touches):
                 labels.append(
                     _Labels(
                         trace.path.absolute(),
@@ -188,15 +188,22 @@ def _label(given: _Labels) -> None:
     )
 
 
-def _already(output: Path, trace: Trace, machines: Sequence[Machine], start: int, stop: int) -> bool:
+def _already(
+    output: Path, trace: Trace, machines: Sequence[Machine], start: int, stop: int, warmup: int, *, touches: bool
+) -> bool:
     if not output.exists():
         return False
     with LatencyFile(output) as file:
         same = (file.trace_digest, file.start, len(file)) == (trace.digest, start, stop - start)
+        same = same and (file.attribute("warmup", 0), file.attribute("touches", touches)) == (
+            min(start, warmup),
+            touches,
+        )
         if same and list(file.machines) == list(machines) and file.simulator == SIMULATOR:
             return True
     raise InputError(
-        f"{output}: holds other labels (another trace, window or machines); move it away or choose another folder"
+        f"{output}: holds other labels (another trace, window, warm-up or machines); move it away or choose another "
+        "folder"
     )
 
 
@@ -255,6 +262,7 @@ def label_one(
                 running.warm(chunk)
         for chunk in trace.chunks(start=timed, stop=start):
             running.run(chunk)
+        running.reset_counters()
         writer = LatencyWriter(
             output,
             machines=machines,
@@ -262,7 +270,7 @@ def label_one(
             trace_digest=trace.digest,
             start=start,
             simulator=SIMULATOR,
-            attributes={"warmup": start - timed},
+            attributes={"warmup": start - timed, "touches": touches},
         )
         with writer:
             for chunk in trace.chunks(start=start, stop=stop):

@@ -19,6 +19,7 @@ from support.errors import InputError
 from support.text import show
 from uarch.configuration import Machine, RelationError, flatten, machine_from_dict, replace_field
 from uarch.constraints import CACHE_FIELDS, RELATIONS, RULES, Relation, Rule
+from uarch.formula import is_power_of_two
 from uarch.space import Constraint
 
 MOST_POINTS = 4_000_000
@@ -208,6 +209,8 @@ def check_values(columns: Columns) -> None:
         rules = [RULES[n] for n in _rule_names(field) if n in RULES]
         low, high = min(rule.low for rule in rules), max(rule.high for rule in rules)
         wrong = (values < low) | (values > high)
+        if all(rule.power_of_two for rule in rules):
+            wrong |= ~(is_power_of_two(values) | (values == 0) | np.isnan(values))
         if wrong.any():
             row = int(np.argmax(wrong))
             raise InputError(f"{field} = {show(float(values[row]))} must be {rules[0].describe()}")

@@ -217,7 +217,8 @@ def _lies_in(file: LatencyFile, shard: Shard, start: int) -> bool:
 
 
 def _part_of(shard: Shard, start: int, file: LatencyFile, path: Path, folder: Path) -> Shard:
-    """The part of `shard`, which begins at instruction `start`, that `file` labels: its labels lie in `folder`."""
+    """The part of `shard`, which begins at instruction `start`, that `file` labels: its labels lie beside `folder`."""
+    folder = folder.with_name(f"{folder.name}-labels")  # a shard of its own would have features
     scratch = folder.with_name(f".{folder.name}.part")
     with ExitStack() as locks:
         if not _complete(folder).exists():
@@ -293,6 +294,7 @@ def _check_distinct(file: LatencyFile) -> None:
 def _place(file: LatencyFile, schema: Schema, shards: Path) -> Path:
     """The shard's folder, named by what it is made from."""
     identity = [_LAYOUT, schema.stored, file.trace_digest, file.start, len(file), file.simulator]
+    identity += [int(file.attribute(name, 0)) for name in ("warmup", "touches")]
     identity += [configuration_key(machine) for machine in file.machines]
     key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
     return shards / f"{file.trace}-{file.start}-{key}"

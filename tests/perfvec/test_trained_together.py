@@ -81,6 +81,8 @@ def test_windows_take_their_features_from_the_labels_they_lie_in(data, sampled, 
         with LatencyFile(a.latency_file) as file:
             assert (file.read(0, len(file)) == a.latency[0 : len(a)].T).all()
         assert one.features.shape[0] == len(one.machines) == 6
+    again = prepare_sampled(data.traces, sampled, SCHEMA, tmp_path, (), progress=False)  # in the same folder
+    assert [one.shard.mean.tolist() for one in again] == [one.shard.mean.tolist() for one in found]
 
 
 @pytest.mark.slow

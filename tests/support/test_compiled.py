@@ -19,6 +19,12 @@ def source(tmp_path, monkeypatch):
     return path
 
 
+def test_a_compiler_that_is_no_command_is_named(source, monkeypatch):
+    monkeypatch.setenv("CC", "gcc '")
+    with pytest.raises(InputError, match=r"CC is .*No closing quotation"):
+        compiled(source, ["-DNUMBER=2"], "two.c")
+
+
 def test_what_was_compiled_is_kept(source):
     first = compiled(source, ["-DNUMBER=2"], "two.c")
     assert ctypes.CDLL(str(first)).two() == 2

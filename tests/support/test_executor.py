@@ -197,3 +197,9 @@ def test_jobs_of_this_machine_do_the_work(tmp_path):
     path.write_text("{kind: local, jobs: 1, cores: 1, memory: 2GB}")
     with connect(None, path) as cluster:
         assert sorted(cluster.map(square, [3, 1])) == [(0, 9), (1, 1)]
+
+
+@pytest.mark.slow
+def test_a_killed_process_of_this_machine_is_one_line():
+    with pytest.raises(InputError, match="a worker process was killed"):
+        list(Local(2).map(die, [1, 2]))

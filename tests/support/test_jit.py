@@ -4,9 +4,12 @@ import fcntl
 import os
 import subprocess
 import sys
+from pathlib import Path
+from shutil import copytree, ignore_patterns
 
 import pytest
 
+import support
 from support.jit import one_at_a_time
 
 _COMPILES = """
@@ -73,6 +76,27 @@ def test_a_kept_function_that_cannot_be_read_is_compiled_again(tmp_path, damage)
     subprocess.run(**command)
     found = subprocess.run(**command, capture_output=True, text=True)
     assert found.stderr == "" and index.read_bytes() != b"" and len(list(cache.glob("*/*.nbc"))) == 1
+
+
+@pytest.mark.slow
+def test_a_kernel_is_compiled_again_where_what_it_imports_changed(tmp_path):
+    root = tmp_path / "toolkit"
+    copytree(Path(support.__file__).parent, root / "support", ignore=ignore_patterns("__pycache__"))
+    for folder in ("low", "high"):
+        (root / "tracegen" / folder).mkdir(parents=True)
+    low = root / "tracegen" / "low" / "fan.py"
+    (root / "tracegen" / "high" / "sum.py").write_text(
+        "import numpy as np\nfrom support.jit import kernel\nfrom tracegen.low.fan import fan\n"
+        "@kernel\ndef total(values):\n    values[0] = fan(values[0]) + 1\n"
+        "values = np.array([3])\ntotal(values)\nprint(values[0])\n"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(root)}
+    printed = []
+    for times in (10, 1000):
+        low.write_text(f"from support.jit import compiled\n@compiled\ndef fan(x):\n    return x * {times}\n")
+        command = [sys.executable, "-P", "-m", "tracegen.high.sum"]
+        printed.append(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+    assert printed == ["31\n", "3001\n"]
 
 
 @pytest.mark.slow

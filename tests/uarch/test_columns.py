@@ -77,6 +77,7 @@ def test_l3_and_memory_vary_as_a_whole():
         ({"l1d.size_kib": []}, "empty sweep"),
         ({"l1d.sise_kib": [1]}, "l1d.size_kib"),
         ({"l1d.size_kib": [0]}, "l1d.size_kib = 0"),
+        ({"branch_predictor.entries": [1024, 1000]}, "branch_predictor.entries = 1,?000 must be .* a power of two"),
         ({"name": ["x"]}, "name"),
         ({"memory": ["DDR3_1600_8x8"], "memory.model": ["DDR4_2400_8x8"]}, "together"),
     ],

@@ -209,3 +209,5 @@ def test_what_can_be_ideal():
     assert idealised(machine, []) == machine
     with pytest.raises(InputError, match="'luck' cannot be ideal; choose among branches"):
         idealised(machine, ["luck"])
+    with pytest.raises(InputError, match=r"zen4-native: the latencies of .* cannot be ideal"):
+        idealised(load_machine("zen4-native"), ["execution"])

@@ -36,6 +36,8 @@ _READS_DESTINATION = re.compile(
 )
 _FLAG_MANIPULATION = frozenset(("cfinv", "rmif", "setf8", "setf16", "axflag", "xaflag"))
 _BARRIERS = frozenset(("dmb", "dsb", "isb"))
+_SYSTEM = frozenset(("dc", "ic", "at", "tlbi", "sys"))  # operations on what a register names
+_STRUCTURE_LOAD = re.compile(r"ld[1-4]r?$")
 _PAIRS = re.compile(r"(ld|st)n?p(?:sw)?")
 _STRUCTURE = re.compile(r"(ld|st)[1-4]r?")
 _ARRANGED = re.compile(r"v\d+\.(\d*)([bhsd])")
@@ -108,14 +110,19 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     elif load:
         count = 2 if mnemonic.startswith(("ldp", "ldnp", "ldxp", "ldaxp", "ldpsw")) else max(len(plain), 1)
         data, results = [], plain[:count]
+        if _STRUCTURE_LOAD.match(mnemonic):  # ld1 {v0.4s}, [x1], x2: what is added to the address afterwards is read
+            results = [number for number in plain if number is not None and number >= VECTOR_REGISTERS]
+            data = [number for number in plain if number not in results]
         if "[" in instruction.op_str.split("}")[-1].split(",")[0]:  # ld1 {v0.s}[1], …: a lane, the others stay
-            data = [*results]
+            data = [*data, *results]
     elif mnemonic == "mrs":
         data, results = [FLAGS_REGISTER if "nzcv" in instruction.op_str else OTHER_REGISTER], plain
     elif mnemonic == "msr":
         data, results = plain, [FLAGS_REGISTER if "nzcv" in instruction.op_str else OTHER_REGISTER]
     elif mnemonic in _FLAG_MANIPULATION:
         data, results = [*plain, FLAGS_REGISTER], [FLAGS_REGISTER]
+    elif mnemonic in _SYSTEM:
+        data, results = plain, []
     elif mnemonic == "svc":  # Linux takes the call's number in x8 and answers in x0
         data, results = [8], [0]
     else:

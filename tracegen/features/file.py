@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from tqdm import tqdm
 from support.errors import InputError
 from support.executor import Executor, settle
 from support.files import open_h5, read_dataset, read_slice, require_writable, sealed_h5
-from support.seal import check_seal
 from tracegen.decode import decode
 from tracegen.features import get_schema
 from tracegen.features.schema import Schema, extracted
@@ -260,13 +259,13 @@ def _bar(progress: bool, total: int | None) -> tqdm:
 class FeaturesFile:
     """A features file, open for reading. Attributes: `schema`, `trace`, `trace_digest`, `static` [S, width].
 
-    Opening reads the file once, to compare it with its seal. Raises InputError, also in `read`, where it is damaged,
-    truncated, foreign, or does not hold what its schema says.
+    Opening reads the file once, to compare it with its seal, and `read` again where it has changed since. Raises
+    InputError, also in `read`, where it is damaged, truncated, foreign, or does not hold what its schema says.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._checked = self._check()
+        self._checked: tuple[int, int, int] | None = None
         with self._open() as file:
             self.schema = get_schema(str(file.attrs["schema"]))
             self.trace = str(file.attrs["trace"])
@@ -328,20 +327,19 @@ class FeaturesFile:
             stored[where, k] = values
         return ids, stored
 
-    def _check(self) -> tuple[int, int, int]:
-        check_seal(self.path, FORMAT)
-        return self._identity()
-
-    def _identity(self) -> tuple[int, int, int]:
-        status = self.path.stat()
-        return status.st_ino, status.st_size, status.st_mtime_ns
+    def _identity(self) -> tuple[int, int, int] | None:
+        """Return what changes with the file; None where it is not there."""
+        with suppress(OSError):
+            status = self.path.stat()
+            return status.st_ino, status.st_size, status.st_mtime_ns
+        return None
 
     @contextmanager
     def _open(self) -> Iterator[h5py.File]:
-        if not self.path.exists() or self._identity() != self._checked:
-            self._checked = self._check()
+        now = self._identity()
         try:
-            with open_h5(self.path, FORMAT, VERSION) as file:
+            with open_h5(self.path, FORMAT, VERSION, whole=now is not None and now == self._checked) as file:
+                self._checked = now
                 yield file
         except InputError:
             raise
@@ -353,7 +351,7 @@ class FeaturesFile:
         dataset = read_dataset(file, name, dtype, 2)
         if dataset.shape != shape:
             raise self._foreign(f"{name!r} is {list(dataset.shape)}; expected {list(shape)}")
-        if dataset.size * dataset.dtype.itemsize > _DENSEST * self._checked[1]:
+        if dataset.size * dataset.dtype.itemsize > _DENSEST * self.path.stat().st_size:
             raise self._foreign(f"{name!r} is larger than the file can hold")
         return np.asarray(read_slice(dataset, slice(None)))
 

@@ -113,7 +113,7 @@ def join(parts: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]
                 trace_digest=first.trace_digest,
                 start=first.start,
                 simulator=first.simulator,
-                attributes={"warmup": first.attribute("warmup", 0)},
+                attributes={name: first.attribute(name, 0) for name in ("warmup", "touches")},
             )
         )
         for begin in range(0, len(first), 2 * _BLOCK):

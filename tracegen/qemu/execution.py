@@ -10,6 +10,8 @@ from typing import IO, Any
 from support.errors import InputError
 from tracegen.qemu.region import Region
 
+MOST_INSTRUCTIONS = 10**18  # that the tracer counts to
+
 
 @dataclass(frozen=True)
 class Execution:
@@ -34,9 +36,9 @@ class Execution:
     def __post_init__(self) -> None:
         if not self.command:
             raise InputError("no program to trace; give one after '--'")
-        if self.max_instructions is not None and self.max_instructions < 1:
-            raise InputError(f"max_instructions is {self.max_instructions}; at least 1 is needed")
-        if self.skip < 0:
-            raise InputError(f"skip is {self.skip}; it cannot be negative")
+        if self.max_instructions is not None and not 1 <= self.max_instructions <= MOST_INSTRUCTIONS:
+            raise InputError(f"max_instructions is {self.max_instructions}; it must be from 1 to {MOST_INSTRUCTIONS:,}")
+        if not 0 <= self.skip <= MOST_INSTRUCTIONS:
+            raise InputError(f"skip is {self.skip}; it must be from 0 to {MOST_INSTRUCTIONS:,}")
         if self.skip and self.region is not None:
             raise InputError("skip counts instructions from the program's start; it does not go with a region")

@@ -47,7 +47,7 @@ def parse_place(text: str) -> Place:
         return Place(None, int(text, 16))
     symbol, plus, offset = text.rpartition("+")
     if plus and re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,18}", offset) and symbol:
-        return Place(symbol, int(offset, 0))
+        return Place(symbol, int(offset, 16 if offset[:2] in ("0x", "0X") else 10))
     if not text or text[0].isdigit() or text[0] == "+" or any(character.isspace() for character in text):
         raise InputError(f"{text!r} is no place in a program; write SYMBOL, SYMBOL+OFFSET or 0xADDRESS")
     return Place(text, 0)

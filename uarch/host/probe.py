@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from types import TracebackType
 
 import numpy as np
 
+from support.compiled import c_compiler
 from support.errors import InputError
 from uarch.host.counters import Counter, Event
 from uarch.host.snippets import Snippet, all_snippets, assembly
@@ -98,14 +98,12 @@ class Probe:
 
 def _build(folder: Path, snippets: Sequence[Snippet]) -> Path:
     """Compile the program into the folder. Raises InputError without a compiler or where it refuses."""
-    compiler = os.environ.get("CC") or next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
-    if compiler is None:
-        raise InputError("no C compiler: the micro-benchmarks are compiled for this computer (apt install gcc)")
+    compiler = c_compiler("the micro-benchmarks")
     text, program = folder / "snippets.s", folder / "probes"
     text.write_text(assembly(list(snippets), platform.machine()))
-    command = [*compiler.split(), *_FLAGS, "-o", str(program), str(SOURCE), str(text)]
+    command = [*compiler, *_FLAGS, "-o", str(program), str(SOURCE), str(text)]
     run = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if run.returncode:
         line = next((line for line in run.stderr.splitlines() if "rror" in line), "no reason given")
-        raise InputError(f"the micro-benchmarks do not compile with {compiler}: {line}")
+        raise InputError(f"the micro-benchmarks do not compile with {' '.join(compiler)}: {line}")
     return program

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from support.errors import InputError
 from uarch.configuration import Machine
+from uarch.constraints import GEM5
 
 # What can be ideal → what that means.
 IDEAL = MappingProxyType(
@@ -18,7 +19,7 @@ IDEAL = MappingProxyType(
         "branches": "every branch goes as expected",
         "instructions": "all code is in L1I",
         "data": "all data is in L1D",
-        "execution": "every operation takes a cycle",
+        "execution": "every operation of which the machine has a latency takes a cycle",
         "ports": "units and ports for everything that issues",
         "windows": "reorder buffer, queues and registers eight times as large",
     }
@@ -33,11 +34,14 @@ _LARGER = 8
 def idealised(machine: Machine, ideal: Collection[str]) -> Machine:
     """Return `machine` with ideal `execution`, `ports` and `windows` where they are among `ideal`.
 
-    Raises InputError for a name that is not in IDEAL.
+    Raises InputError for a name that is not in IDEAL, and for `execution` of native micro-operations: their latencies
+    are measured ones.
     """
     unknown = sorted(set(ideal) - set(IDEAL))
     if unknown:
         raise InputError(f"{unknown[0]!r} cannot be ideal; choose among {', '.join(IDEAL)}")
+    if "execution" in ideal and machine.microcode != GEM5:
+        raise InputError(f"{machine.name}: the latencies of {machine.microcode} cannot be ideal; leave 'execution' out")
     units, pipeline = machine.functional_units, machine.pipeline
     if "execution" in ideal:
         units = replace(units, **dict.fromkeys(_LATENCIES, 1), div_step_latency=None)

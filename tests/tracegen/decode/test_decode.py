@@ -212,6 +212,9 @@ def test_riscv_encoding(code, operation, flags, address, data, written):
         ("2000679e", {1}, {X0}),  # fmov d0, x1 clears the rest
         ("2090400d", {X0, 1}, {X0}),  # ld1 {v0.s}[1], [x1]
         ("20a8404c", {1}, {X0, X1}),  # ld1 {v0.4s, v1.4s}, [x1]
+        ("2070c24c", {1, 2}, {1, X0}),  # ld1 {v0.16b}, [x1], x2
+        ("2084c24d", {1, 2, X0}, {1, X0}),  # ld1 {v0.d}[1], [x1], x2
+        ("20740bd5", {0}, set()),  # dc zva, x0
         ("2028614e", {X0, X1}, {X0}),  # xtn2 keeps the lower half
         ("2028610e", {X1}, {X0}),  # xtn
         ("2014004f", {X0}, {X0}),  # orr v0.4s, #1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support.errors import InputError
-from support.seal import BLOCK, seal
+from support.seal import BLOCK, check_seal, seal
 from tests.fuzz import CASES
 from tracegen.decode import decode
 from tracegen.features import SCHEMAS
@@ -198,5 +198,18 @@ def test_foreign_files_are_named(content, tmp_path):
 
 
 def test_an_absent_file_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"absent\.h5: no such file or"):
+    with pytest.raises(InputError, match=r"absent\.h5: no such file; expected a perfvec-features file"):
         FeaturesFile(tmp_path / "absent.h5")
+
+
+def test_reading_does_not_hash_the_file_again(small, tmp_path, monkeypatch):
+    path = tmp_path / "copy.features.h5"
+    path.write_bytes(small[0].read_bytes())
+    file, checked = FeaturesFile(path), []
+    monkeypatch.setattr("support.seal.check_seal", lambda *what: checked.append(path) or check_seal(*what))
+    file.read(0, 10)
+    assert checked == []
+    path.write_bytes(small[0].read_bytes())  # another file in its place
+    os.utime(path, ns=(1, 1))
+    file.read(0, 10)
+    assert checked == [path]

@@ -132,6 +132,7 @@ def test_what_is_no_region_is_named(recorded):
         with pytest.raises(InputError, match="no place in a program"):
             parse_place(text)
     assert parse_place("f+0x10") == Place("f", 16)
+    assert parse_place("f+010") == Place("f", 10)
     assert parse_place("0x40") == Place(None, 64)
     with pytest.raises(InputError, match="begins or ends"):
         Region()
@@ -152,3 +153,9 @@ def test_returns_are_known_on_other_isas(build, tmp_path, isa, compiler):
         at = names.index("work")
         assert np.all((file.address >= start[at]) & (file.address < start[at] + size[at]))
         assert result.exit_status == 0 and result.instructions >= 4000
+
+
+def test_more_instructions_than_the_tracer_counts_are_refused():
+    for options in ({"max_instructions": 2**64 - 1}, {"max_instructions": 0}, {"skip": 2**64}, {"skip": -1}):
+        with pytest.raises(InputError, match=r"must be from [01] to 1,000,000,000,000,000,000"):
+            Execution(["true"], **options)

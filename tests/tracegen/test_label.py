@@ -1,0 +1,31 @@
+"""Labels: of which warm-up they are, and that their counters are of the labelled window."""
+
+import pytest
+
+from support.errors import InputError
+from tracegen.formats.latency import LatencyFile
+from tracegen.label import label
+
+
+def labelled(data, folder, **options):
+    (path,) = label(
+        [data.traces / "qsort.trace.h5"], data.machines[:2], folder, start=30_000, progress=False, **options
+    )
+    return path
+
+
+def test_counters_are_of_the_window(data, tmp_path):
+    with LatencyFile(labelled(data, tmp_path)) as file:
+        values, columns = file.counters()
+        assert (values[:, columns.index("instructions")] == len(file)).all()
+        assert values[:, columns.index("cycles")] == pytest.approx(file.cycles(), abs=100)  # of a burst at the ends
+
+
+@pytest.mark.parametrize("other", [{"touches": True}, {"warmup": 5_000}])
+def test_labels_behind_another_warm_up_are_others(data, tmp_path, other):
+    path = labelled(data, tmp_path)
+    written = path.read_bytes()
+    assert labelled(data, tmp_path).read_bytes() == written
+    with pytest.raises(InputError, match="holds other labels"):
+        labelled(data, tmp_path, **other)
+    assert path.read_bytes() == written
