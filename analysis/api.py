@@ -676,12 +676,13 @@ def report(
     >>> "<html" in pv.report("T.trace.h5", "zen4", budget=0).to_html("T.html")
     True
     """
+    from analysis.programs.span import Span
     from analysis.questions import report as page
 
     loaded = load_model(model)
     chosen = predictable(loaded, required(machines))
-    targets = _targets(loaded, programs)
-    return page.ask(loaded, targets, chosen, seconds=_seconds(budget, simulate), max_instructions=max_instructions)
+    targets = _targets(loaded, programs, None if max_instructions is None else Span(count=max_instructions))
+    return page.ask(loaded, targets, chosen, seconds=_seconds(budget, simulate))
 
 
 def explore(
@@ -712,7 +713,9 @@ def explore(
     begin = page.starts(given)
     loaded = load_model(model)
     targets = _targets(loaded, programs)
-    found = ask(encoder_of(loaded), targets, begin[0], begin, budget, vary=vary, level=level)
+    values = None if vary is None else {field: values_of(field, each) for field, each in vary.items()}
+    seconds = _seconds(budget, simulate=False)
+    found = ask(encoder_of(loaded), targets, begin[0], begin, seconds, vary=values, level=level)
     vectors = [target.vector for target in targets]
     return page.explore(output, loaded, vectors, begin[: len(given)], ideal=ideal, explored=found)
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 from tqdm import tqdm
 
 from analysis.budget.coordinates import Coordinates, coordinates
@@ -36,6 +37,7 @@ _SHARE_OF_BEST = 0.15  # of the simulated points, those that look best
 _LOOKED_AT = 20_000
 _TURNS_OF_BEST = 4  # surfaces at the end, each after those that looked best by the one before were simulated
 _TURNS = (16, 32, 64, 128)  # simulated points after which the process is fitted anew
+_DEGREES = 30  # of freedom of a sample's intervals, about
 SOURCES = ("simulated", "corrected", "table", "fitted", "zero-shot", "scaled")
 
 
@@ -100,7 +102,7 @@ def answer(
     varies over `first` has one value in all of them, the others stay the model's, and one line warns of that; with a
     `score` they are scaled, so that points of both sources can be ranked.
     """
-    run = SimulatedPoints(program, points, seconds, limit, threads or processors(), progress)
+    run = SimulatedPoints(program, points, seconds, limit, threads or processors(), level, progress)
     if run.affordable() < 1:
         print(
             f"perfvec: {program.name}: not one point of {program.work:,} instructions can be simulated in "
@@ -224,11 +226,19 @@ def _best(run: SimulatedPoints, process: GaussianProcess, score: Score, count: i
 
 
 class SimulatedPoints:
-    """The simulated points so far, and what the rest of the budget allows."""
+    """The simulated points so far, with intervals of this `level`, and what the rest of the budget allows."""
 
     def __init__(
-        self, program: Simulable, points: Columns, seconds: float, limit: int | None, threads: int, progress: bool
+        self,
+        program: Simulable,
+        points: Columns,
+        seconds: float,
+        limit: int | None,
+        threads: int,
+        level: float,
+        progress: bool,
     ) -> None:
+        self._width = stdtrit(_DEGREES, 0.5 + level / 2) / stdtrit(_DEGREES, 0.5 + LEVEL / 2)
         self.program, self.points, self._seconds, self.threads = program, points, seconds, threads
         self.limit = limit
         self._began = time.perf_counter()
@@ -304,7 +314,8 @@ class SimulatedPoints:
             found = self.program.simulate(machines, self.threads)
             self._spent += time.perf_counter() - began
             self._rows += some.tolist()
-            for kept, values in ((self._cycles, found.cycles), (self._low, found.low), (self._high, found.high)):
+            low, high = (found.cycles + self._width * (end - found.cycles) for end in (found.low, found.high))
+            for kept, values in ((self._cycles, found.cycles), (self._low, low), (self._high, high)):
                 kept += values.tolist()
             done += len(some)
             self._bar.total = max(min(self.count + self.affordable(), self.wanted), self.count)

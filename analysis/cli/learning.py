@@ -254,6 +254,8 @@ def _what_if(
 
     if work is None:
         raise InputError("--what-if keeps its simulations: name a folder with -o")
+    if len(model_files or ()) > 1:
+        raise InputError("--what-if judges one model; give one --model")
     if wrong := set(tasks or []) - set(what_if.task_names()):
         raise InputError(f"--task {min(wrong)}: expected one of {', '.join(what_if.task_names())}")
     model = load_model(model_files[0] if model_files else None)

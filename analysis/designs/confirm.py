@@ -33,10 +33,16 @@ def best_machines(frame: pd.DataFrame, design: Design, k: int) -> Iterator[tuple
     PROGRAM-01, PROGRAM-02, …
     """
     rank: dict[str, int] = {}
+    names: dict[str, str] = {}
     for index, row in best(frame, k).iterrows():
         program = str(row["program"])
-        rank[program] = rank.get(program, 0) + 1
-        name = f"{re.sub(r'[^A-Za-z0-9_.-]', '_', program)}-{rank[program]:02d}"
+        if program not in names:
+            rank[program] = 0
+            names[program] = re.sub(r"[^A-Za-z0-9_.-]", "_", program)
+            while list(names.values()).count(names[program]) > 1:
+                names[program] += "_"
+        rank[program] += 1
+        name = f"{names[program]}-{rank[program]:02d}"
         yield row, design.machine(int(index), name)  # type: ignore[call-overload]
 
 
@@ -92,9 +98,9 @@ def gem5_results(folder: str | os.PathLike[str]) -> pd.DataFrame:
     """gem5's result of each exported point that was run, beside the prediction; the fastest by gem5 first.
 
     Columns: `uarch`, `program`, `cpi` (predicted), `gem5_cpi`, `error` (predicted / gem5 − 1), `ns` and `gem5_ns` (per
-    instruction), `rank` (predicted, within the program) and `gem5_rank`. CPIs are compared, as gem5 may have measured
-    fewer instructions than the trace has. Raises InputError where there are no predictions or no results, or a run
-    is of another machine than the exported one.
+    instruction), `rank` (predicted, among the program's exported points) and `gem5_rank` (among those that ran). CPIs
+    are compared, as gem5 may have measured fewer instructions than the trace has. Raises InputError where there are no
+    predictions or no results, or a run is of another machine than the exported one.
     """
     folder = Path(folder)
     points = _predictions(folder / PREDICTIONS)
@@ -126,9 +132,17 @@ def gem5_results(folder: str | os.PathLike[str]) -> pd.DataFrame:
             f"{folder}: no results of gem5 for the exported points ({names}, …); run them with -d {folder}/NAME"
         )
     frame = pd.DataFrame(rows)
-    for column, of in (("rank", "ns"), ("gem5_rank", "gem5_ns")):
-        frame[column] = frame.groupby("program", sort=False)[of].rank(method="min").astype(int)
+    place = {point["uarch"]: sum(_ahead(other, point) for other in points.values()) + 1 for point in points.values()}
+    frame["rank"] = frame["uarch"].map(place)
+    frame["gem5_rank"] = frame.groupby("program", sort=False)["gem5_ns"].rank(method="min").astype(int)
     return frame.sort_values(["program", "gem5_ns"], kind="stable", ignore_index=True)
+
+
+def _ahead(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Tell whether a point of a program is predicted to be faster than another."""
+    return bool(
+        one["program"] == other["program"] and one["cpi"] / one["frequency_ghz"] < other["cpi"] / other["frequency_ghz"]
+    )
 
 
 def _predictions(path: Path) -> dict[str, dict[str, Any]]:

@@ -87,10 +87,10 @@ def fields_of_columns(columns: Columns) -> pd.DataFrame:
         if isinstance(values, pd.Categorical):
             if values.codes.min() != values.codes.max():
                 found[field] = values
-        elif np.nanmin(values) != np.nanmax(values) or np.isnan(values).any():
+        elif len(np.unique(values)) > 1:  # machines that lack it are alike
             whole = rule_of(field).type is int and not np.isnan(values).any()
             found[field] = values.astype(np.int32) if whole else values
-    return pd.DataFrame(found)
+    return pd.DataFrame(found, index=range(columns.count))
 
 
 def first_points(design: Design, base: Machine | None) -> list[int]:

@@ -26,8 +26,9 @@ def sensitivity(
     """One row per program and field, the most important first.
 
     Columns: `program`, `field`, `first_order` (0 to 1), `best` (the value, or the middle of the class, with the least
-    mean outcome) and `range` (largest mean outcome over the least). `exact`: the points are a full grid. `searched`:
-    they are where a search looked, so that means compare unlike points, and `best` is the best point's value.
+    mean outcome) and `range` (largest mean outcome over the least, if that is above 0, else NaN). `exact`: the points
+    are a full grid. `searched`: they are where a search looked, so that means compare unlike points, and `best` is the
+    best point's value.
     """
     rows = []
     for program, part in frame.groupby("program", sort=False):
@@ -47,7 +48,7 @@ def sensitivity(
                     "field": field,
                     "first_order": share,
                     "best": _plain(part[field].iloc[int(y.argmin())]) if searched else values[least],
-                    "range": float(np.nanmax(ordered) / ordered[least]),
+                    "range": float(np.nanmax(ordered) / ordered[least]) if ordered[least] > 0 else np.nan,
                 }
             )
         rows += sorted(found, key=lambda row: -row["first_order"])

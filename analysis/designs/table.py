@@ -81,13 +81,31 @@ def _front(frame: pd.DataFrame, fields: Sequence[str]) -> NDArray[np.bool_]:
 
 def pareto_front(frame: pd.DataFrame, fields: Sequence[str]) -> NDArray[np.bool_]:
     """Points not dominated in (seconds, every numeric field) among equal kinds: smaller is better, but a latency or a
-    delay is cheaper the longer it is.
+    delay is cheaper the longer it is. What a machine lacks is cheaper than any that it could have.
     """
     numeric = [field for field in fields if pd.api.types.is_numeric_dtype(frame[field])]
-    costs = [frame[field].to_numpy() * (-1 if re.search("latency|delay|cycles", field) else 1) for field in numeric]
+    signs = [-1 if re.search("latency|delay|cycles", field) else 1 for field in numeric]
+    costs = [sign * frame[field].to_numpy(float) for field, sign in zip(numeric, signs, strict=True)]
+    costs = [np.where(np.isnan(cost), -np.inf, cost) for cost in costs]  # what is not there costs nothing
     kinds = [pd.factorize(frame[field].astype(str))[0] for field in fields if field not in numeric]
     over = front_over_fields if _cells(frame, fields) <= MOST_POINTS else front_over_points
-    return over(frame["seconds"].to_numpy(float), costs, kinds)
+    found = over(frame["seconds"].to_numpy(float), costs, kinds)
+    lacking = frame[[field for field in fields if field not in numeric]].isna().to_numpy()
+    return _unbeaten_by_lacking(found, np.column_stack([frame["seconds"], *costs]), np.array(kinds).T, lacking)
+
+
+def _unbeaten_by_lacking(
+    front: NDArray[np.bool_], values: NDArray[np.float64], kinds: NDArray[np.int64], lacking: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """[n] of a front over groups of equal `kinds` [n, K] those that no point which lacks some of these kinds (`lacking`
+    [n, K]) matches or beats: it has the other kinds, and no value [n, V] is larger.
+    """
+    rivals = np.flatnonzero(lacking.any(axis=1))
+    found = front.copy()
+    for place in np.flatnonzero(front) if len(rivals) else ():
+        alike = (lacking[rivals] & ~lacking[place] | (kinds[rivals] == kinds[place])).all(axis=1) & (rivals != place)
+        found[place] = not (alike & (values[rivals] <= values[place]).all(axis=1)).any()
+    return found
 
 
 def _cells(frame: pd.DataFrame, fields: Sequence[str]) -> int:

@@ -51,6 +51,11 @@ def opened_within(
                 ]
                 takes = _parts_take([_work(one) for one in chosen], machines)
         if takes > seconds:
+            if sampled and seconds <= 0:
+                raise InputError(
+                    f"{names}: live-points hold no parts for the model, and a fitted vector or --budget 0 leaves it to "
+                    "the model; name a machine and a budget, or give the traces"
+                )
             if sampled:
                 raise InputError(
                     f"{names}: live-points hold no parts for the model; simulating takes about {takes:.0f} s, more "

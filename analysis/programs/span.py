@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tqdm import tqdm
 
@@ -29,6 +29,15 @@ class Span:
         for name, value, least in (("start", self.start, 0), ("count", self.count, 1), ("warmup", self.warmup, 0)):
             if value is not None and value < least:
                 raise InputError(f"{name} = {value:,} must be at least {least}")
+
+    def until(self, limit: int | None) -> Span:
+        """Return what of it is among a run's first `limit` instructions. Raises InputError where nothing is."""
+        if limit is None:
+            return self
+        if limit <= self.start:
+            raise InputError(f"no instruction is timed: the limit of {limit:,} is before --start {self.start:,}")
+        count = limit - self.start
+        return replace(self, count=count if self.count is None else min(self.count, count))
 
     def stop(self, trace: Trace) -> int:
         """Return the instruction after the last timed one. Raises InputError where none is timed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -132,16 +133,26 @@ def target_of(
         sampled = SimulableLivePoints(path)
 
         def vector_there() -> ProgramVector:
-            found = vector_of(sampled.points, path) or _vector_beside(Path(path))
+            found = vector_of(sampled.points, path) or _vector_beside(Path(path), sampled.instructions)
             return check_model(found, model, str(path), "make them again: perfvec live-points")
 
         return Target(sampled, vector_there)
-    simulable = SimulableTrace(path, span or Span(count=limit))
-    represented = kept_vector(model, path, max_instructions=limit) is not None
+    simulable = SimulableTrace(path, (span or Span()).until(limit))
+    if span is not None and span.start:
+        return Target(simulable, lambda: _no_vector(path), sys.maxsize)
+    first = None if simulable.whole else simulable.work
+    represented = kept_vector(model, path, max_instructions=first) is not None
     return Target(
         simulable,
-        lambda: own_vector(model, path, max_instructions=limit, progress=progress),
+        lambda: own_vector(model, path, max_instructions=first, progress=progress),
         0 if represented else simulable.instructions,
+    )
+
+
+def _no_vector(path: str | os.PathLike[str]) -> ProgramVector:
+    raise InputError(
+        f"{path}: the model's vectors are of a run from its beginning on; for --start every point must be simulated: "
+        "raise --budget, or give --simulate"
     )
 
 
@@ -150,19 +161,32 @@ def target_of_vector(
 ) -> Target:
     """A program that is represented; its `trace`, where there is one, is simulated within a budget."""
     check_model(vector, model, vector.program)
-    simulable = None if trace is None else SimulableTrace(trace, span or Span(count=vector.instructions))
+    if span is not None:
+        if trace is None:
+            raise InputError(
+                f"{vector.program}: a vector is of all its instructions; for a part of them give the trace"
+            )
+        return target_of(model, trace, vector.instructions, span)
+    simulable = None if trace is None else SimulableTrace(trace, Span(count=vector.instructions))
     return Target(simulable, lambda: vector)
 
 
-def _vector_beside(path: Path) -> ProgramVector:
-    """The vector of a run whose live-points these are, NAME.vector.npz beside them."""
+def _vector_beside(path: Path, instructions: int) -> ProgramVector:
+    """The vector of a run of so many instructions whose live-points these are, NAME.vector.npz beside them."""
     beside = path.with_name(path.name.removesuffix(SUFFIX) + ".vector.npz")
+    instead = f"perfvec represent TRACE --sample auto -o {beside}"
     if not beside.exists():
         raise InputError(
-            f"{path}: holds no vector, and what cannot be simulated within the budget is the model's to say; raise "
-            f"--budget, make them again without --no-vector, or perfvec represent TRACE --sample auto -o {beside}"
+            f"{path}: holds no vector, which the model needs for what is not simulated; make them again without "
+            f"--no-vector, or {instead}"
         )
-    return load_vector(beside)
+    vector = load_vector(beside)
+    if vector.instructions != instructions:
+        raise InputError(
+            f"{beside}: is of {vector.instructions:,} instructions, {path} of {instructions:,}, so of another run; "
+            f"{instead}"
+        )
+    return vector
 
 
 def check_model(

@@ -43,6 +43,8 @@ def ask(
     if method not in MAPS:
         raise InputError(f"--map {method}: expected {' or '.join(MAPS)}")
     found = nearest(programs, library, k) if library else None
+    if len(programs) == 1 and found is not None and not len(found):
+        raise InputError(f"the library holds no program but {programs[0].program}; name another, or a second target")
     everyone = [*programs] if len(programs) > 1 else [*programs, *library]
     distance = compare(everyone)
     place = plane(everyone, method)
@@ -58,12 +60,17 @@ def ask(
         text=text,
         sections=lambda: sections(distance, place, found),
         picture=lambda: plot(distance),
-        headline=lambda: headline(distance, found),
+        headline=lambda: headline(distance, found, alone=len(programs) == 1),
     )
 
 
-def headline(distance: pd.DataFrame, found: pd.DataFrame | None) -> Headline:
-    """The two programs that are most alike, and the nearest of the library."""
+def headline(distance: pd.DataFrame, found: pd.DataFrame | None, *, alone: bool = False) -> Headline:
+    """The two programs that are most alike, and the nearest of the library; of one program `alone` only this."""
+    source = "the model's program vectors; a distance has no interval"
+    if alone and found is not None:
+        near = found.iloc[0]
+        sentence = f"Of the library {near['nearest']} is the most like {near['program']}. 0 means the same behaviour "
+        return Headline(f"{near['distance']:.3g}", "cosine distance", f"{sentence}per instruction.", source)
     values = distance.to_numpy() + np.diag(np.full(len(distance), np.inf))
     first, second = (str(distance.index[int(k)]) for k in np.unravel_index(int(values.argmin()), values.shape))
     least, most = float(values.min()), float(distance.to_numpy().max())
@@ -72,7 +79,6 @@ def headline(distance: pd.DataFrame, found: pd.DataFrame | None) -> Headline:
     if found is not None and len(found):
         near = found.iloc[0]
         sentence += f" Nearest to {near['program']} in the library is {near['nearest']} ({near['distance']:.3g})."
-    source = "the model's program vectors; a distance has no interval"
     return Headline(f"{least:.3g}", "cosine distance", sentence, source)
 
 

@@ -48,16 +48,19 @@ def headline(frame: pd.DataFrame, old: Parts, new: Parts, costs: Costs, by: str)
     change = after / before - 1 if before > 0 else 0.0
     most = frame.iloc[int(frame[f"difference.{machine}"].abs().to_numpy(float).argmax())]
     part = float(most[f"difference.{machine}"])
-    sentence = f"{new.program} takes {count(after)} cycles on {machine}, {old.program} {count(before)}. The {by} "
-    sentence += f"{most['name']} changed most, by {'+' if part > 0 else '−'}{count(abs(part))} cycles"
-    if costs.has_stacks:
-        sentence += f", mostly {most[f'cause.{machine}']}"
-    return Headline(
-        f"{'+' if change > 0 else '−'}{percent(abs(change))}",
-        f"cycles on {machine}",
-        f"{sentence}.",
-        source(costs, old, new),
-    )
+    sentence = f"{new.program} takes {count(after)} cycles on {machine}, {old.program} {count(before)}. "
+    if part:
+        sentence += f"The {by} {most['name']} changed most, by {_sign(part)}{count(abs(part))} cycles"
+        if costs.has_stacks:
+            sentence += f", mostly {most[f'cause.{machine}']}"
+        sentence += "."
+    else:
+        sentence += f"No {by} changed."
+    return Headline(f"{_sign(change)}{percent(abs(change))}", f"cycles on {machine}", sentence, source(costs, old, new))
+
+
+def _sign(change: float) -> str:
+    return "+" if change > 0 else "−" if change < 0 else ""
 
 
 def diff(old: Parts, new: Parts, costs: Costs, by: str = "function") -> pd.DataFrame:

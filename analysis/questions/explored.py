@@ -58,17 +58,23 @@ class Explored:
 
 def around(machine: Machine) -> dict[str, list[Any]]:
     """Return the fields that vary around a machine, each with its values."""
+    found = scaled(machine, _FACTORS)
+    found["branch_predictor.kind"] = list(dict.fromkeys([get_field(machine, "branch_predictor.kind"), *_KINDS]))
+    return found
+
+
+def scaled(machine: Machine, factors_of: Mapping[str, Sequence[float]]) -> dict[str, list[Any]]:
+    """Return the values of these fields, where the machine has them: its own, and its own times each factor."""
     flat = of_machine(machine)
     found: dict[str, list[Any]] = {}
-    for field, factors in _FACTORS.items():
+    for field, factors in factors_of.items():
         if field not in flat:
             continue
         section, _, last = field.partition(".")
         rule = RULES[f"{machine.core}.{last}" if section == "pipeline" else field]
-        scaled = [flat[field] * factor for factor in factors]
-        values = [round(value) if rule.type is int else float(f"{value:.3g}") for value in scaled]
+        products = [flat[field] * factor for factor in factors]
+        values = [round(value) if rule.type is int else float(f"{value:.3g}") for value in products]
         found[field] = sorted({flat[field], *(value for value in values if rule.low <= value <= rule.high)})
-    found["branch_predictor.kind"] = list(dict.fromkeys([get_field(machine, "branch_predictor.kind"), *_KINDS]))
     return found
 
 

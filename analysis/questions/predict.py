@@ -172,6 +172,7 @@ def _answered(
     frame.loc[rows, "source"] = found.sources[own]
     frame.loc[rows, ["machine_vector", "interval_of"]] = ""
     frame.loc[rows[found.sources[own] == "corrected"], "interval_of"] = "surface"
+    frame.loc[(frame["source"] == "simulated") & (frame["low"] < frame["high"]), "interval_of"] = "sampling"
     return _completed(frame, machines)
 
 

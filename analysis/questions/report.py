@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from analysis.parts import simulated_parts
 from analysis.parts.costs import Costs, predicted
@@ -13,6 +11,7 @@ from analysis.parts.predicted_parts import collect
 from analysis.programs.simulable import SimulableLivePoints, SimulableTrace
 from analysis.programs.targets import Target
 from analysis.questions import attribute, compare, phases, predict, profile
+from analysis.questions.explored import scaled
 from analysis.questions.sweep import SweepQuestion
 from analysis.results.page import Section
 from analysis.results.result import Result
@@ -21,20 +20,15 @@ from perfvec.model import Model
 from tracegen.control_flow.phases import phases as find_phases
 from uarch.configuration import Machine
 
-_SWEPT: dict[str, list[Any]] = {
-    "l1d.size_kib": [8, 16, 32, 64, 128],
-    "l2.size_kib": [128, 256, 512, 1024, 2048],
-    "l2.latency": [6, 12, 18],
+_SWEPT = {  # fields of the first machine, and what its values are multiplied by
+    "l1d.size_kib": (0.25, 0.5, 1, 2, 4),
+    "l2.size_kib": (0.25, 0.5, 1, 2, 4),
+    "l2.latency": (0.5, 1, 1.5),
 }
 
 
 def ask(
-    model: Model,
-    targets: Sequence[Target],
-    machines: Sequence[Machine | MachineVector],
-    *,
-    seconds: float = 0.0,
-    max_instructions: int | None = None,
+    model: Model, targets: Sequence[Target], machines: Sequence[Machine | MachineVector], *, seconds: float = 0.0
 ) -> Result:
     """Answer everything on one page; table, document, text and picture are those of the predictions.
 
@@ -50,14 +44,18 @@ def ask(
         found += attribute.ask(model, targets, configured, seconds / 3).sourced_sections()
     for target in targets:
         if isinstance(target.simulable, SimulableTrace):
-            found += _of_trace(model, target.simulable.path, costs, max_instructions)
+            found += _of_trace(model, target, target.simulable, costs)
         elif isinstance(target.simulable, SimulableLivePoints) and configured and seconds > 0:
-            found += _of_live_points(target.simulable, configured)
+            found += _of_live_points(target, target.simulable, configured)
     if len(targets) > 1:
         found += compare.ask([target.vector for target in targets]).sourced_sections()
     if model.encoder is not None and configured:
         base = configured[0]
-        swept = SweepQuestion(base=base, vary=_SWEPT, best=5).ask(model, targets, seconds / 3).sourced_sections()
+        swept = (
+            SweepQuestion(base=base, vary=scaled(base, _SWEPT), best=5)
+            .ask(model, targets, seconds / 3)
+            .sourced_sections()
+        )
         found += [replace(one, title=f"{base.name} with other caches: {one.title.lower()}") for one in swept]
     return replace(
         fast,
@@ -67,17 +65,17 @@ def ask(
     )
 
 
-def _of_live_points(sampled: SimulableLivePoints, machines: Sequence[Machine]) -> list[Section]:
+def _of_live_points(target: Target, sampled: SimulableLivePoints, machines: Sequence[Machine]) -> list[Section]:
     flames, functions = profile.result(*simulated_parts.sampled(sampled.points, machines)).sections()
     return [
-        replace(flames, title=f"{sampled.name}: flame graph"),
-        replace(functions, title=f"{sampled.name}: functions", text="Simulated cycles."),
+        replace(flames, title=f"{target.name}: flame graph"),
+        replace(functions, title=f"{target.name}: functions", text="Simulated cycles."),
     ]
 
 
-def _of_trace(model: Model, trace: Path, costs: Costs, limit: int | None) -> list[Section]:
-    parts = collect(model, trace, max_instructions=limit)
-    name = parts.program
+def _of_trace(model: Model, target: Target, trace: SimulableTrace, costs: Costs) -> list[Section]:
+    """Profile and phases; no phases of a trace's first instructions alone."""
+    parts, name = collect(model, trace.path, max_instructions=None if trace.whole else trace.work), target.name
     flames, functions = profile.result(parts, costs).sourced_sections()
     _, over_time = profile.result(parts, costs, "interval").sourced_sections()
     return [
@@ -86,6 +84,6 @@ def _of_trace(model: Model, trace: Path, costs: Costs, limit: int | None) -> lis
         replace(over_time, title=f"{name}: over time", text="Predicted cycles per instruction.", table=None),
         *(
             replace(one, title=f"{name}: {one.title.lower()}")
-            for one in phases.result(find_phases(trace)).sourced_sections()
+            for one in (phases.result(find_phases(trace.path)).sourced_sections() if trace.whole else ())
         ),
     ]

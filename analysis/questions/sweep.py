@@ -20,7 +20,7 @@ from analysis.designs.table import best, fields_of, outcome_of, told_sources
 from analysis.designs.vary import parse_constraints
 from analysis.programs.targets import Target
 from analysis.questions import novelty, sweep_figures, sweep_page, sweep_tables
-from analysis.questions.sweep_figures import heat_fields
+from analysis.questions.sweep_figures import heat_fields, require_heat
 from analysis.questions.sweep_tables import changed_fields
 from analysis.results.headline import Headline, percent
 from analysis.results.result import Result, of_table, table_text
@@ -103,6 +103,9 @@ class SweepQuestion:
             Outcome(self._listed.columns, self.cost, self.objective)
         else:
             _ = self._searchable
+        if self.heat is not None and (self.vary or self.search is None):
+            varied = self.vary if self.search is not None else map(str, self._listed.fields)
+            require_heat(self.heat, list(varied))
 
     def require_goes_with(self, *, simulate: bool, span: bool) -> None:
         """Raise InputError for a search with what it does not go with."""
@@ -144,7 +147,7 @@ class SweepQuestion:
         )
         axes = heat_fields(frame, self.heat, importance)
         units = {"low": "low_seconds", "high": "high_seconds"}
-        modelled = set(frame.loc[frame["source"] == "zero-shot", "program"])
+        modelled = set(frame.loc[frame["source"].isin(("zero-shot", "scaled")), "program"])
         guessed = [one.vector for one in targets if one.name in modelled]
         return Sweep(
             f"Sweep of {self.space or (self.base.name if self.base is not None else '')}",
@@ -216,12 +219,18 @@ def _text(
             f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front{told}",
             f"source: {told_sources(frame)}",
             *below,
-            "",
-            table_text(importance.groupby("program", sort=False).head(8).reset_index(drop=True)),
-            "first_order: share of the variance by the field alone; best: its value with",
-            "the least mean (of a search: in the best point); range: largest mean over least.",
+            *(_important(importance) if len(importance) else ()),
         ]
     )
+
+
+def _important(importance: pd.DataFrame) -> list[str]:
+    return [
+        "",
+        table_text(importance.groupby("program", sort=False).head(8).reset_index(drop=True)),
+        "first_order: share of the variance by the field alone; best: its value with",
+        "the least mean (of a search: in the best point); range: largest mean over least.",
+    ]
 
 
 def gem5_result(folder: str | os.PathLike[str]) -> Result:
@@ -232,7 +241,8 @@ def gem5_result(folder: str | os.PathLike[str]) -> Result:
         error = float(table["error"].abs().mean())
         first = table.loc[table["rank"] == 1, "gem5_rank"]
         sentence = f"The predicted CPIs of {len(table)} points are {percent(error)} off gem5's on average; the point "
-        sentence += f"predicted as the best is number {int(first.iloc[0])} by gem5." if len(first) else "was not run."
+        sentence += "predicted as the fastest "
+        sentence += f"is number {int(first.iloc[0])} by gem5." if len(first) else "was not run."
         return Headline(percent(error), "mean error", sentence, "gem5's cycles of the exported points")
 
     document = {"points": table.to_dict(orient="records")}

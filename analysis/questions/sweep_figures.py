@@ -66,11 +66,16 @@ def heat_fields(frame: pd.DataFrame, text: str | None, importance: pd.DataFrame)
             return []
         main = list(importance.groupby("field", sort=False)["first_order"].mean().nlargest(2).index)
         return [field for field in fields_of(frame) if field in main]
+    return require_heat(text, fields_of(frame))
+
+
+def require_heat(text: str, varied: Sequence[str]) -> list[str]:
+    """Return the two fields of `FIELD,FIELD`. Raises InputError where it is not that, or one is not `varied`."""
     fields = [word.strip() for word in text.split(",")]
     if len(fields) != 2 or fields[0] == fields[1]:
         raise InputError(f"--heat {text!r} must read FIELD,FIELD, two fields that vary")
     for field in fields:
-        _require_varied(frame, field)
+        _require_varied(varied, field)
     return fields
 
 
@@ -80,7 +85,7 @@ def heat_map(frame: pd.DataFrame, program: str, x: str, y: str) -> pd.DataFrame:
     Raises InputError for a field that did not vary.
     """
     for field in (x, y):
-        _require_varied(frame, field)
+        _require_varied(fields_of(frame), field)
     part = frame[frame["program"] == program]
     places, names = zip(*(classes(part[field], most=_HEAT_CLASSES) for field in (x, y)), strict=True)
     table = pd.DataFrame({"x": places[0], "y": places[1], "value": part[outcome_of(frame)].to_numpy()})
@@ -90,8 +95,7 @@ def heat_map(frame: pd.DataFrame, program: str, x: str, y: str) -> pd.DataFrame:
     return result
 
 
-def _require_varied(frame: pd.DataFrame, field: str) -> None:
-    known = fields_of(frame)
+def _require_varied(known: Sequence[str], field: str) -> None:
     if field not in known:
         hint = nearest(field, known) or f" (varied: {', '.join(known)})"
         raise InputError(f"{field} does not vary in this sweep{hint}")

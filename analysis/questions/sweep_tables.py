@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.designs.table import best, fields_of
-from analysis.results.figure import label
+from analysis.results.figure import distinct, label
 from analysis.results.intervals import relative
+from analysis.results.result import to_rows
 from uarch.columns import of_machine
 from uarch.configuration import Machine
 
@@ -23,7 +24,7 @@ def terminal_tables(frame: pd.DataFrame, order: Sequence[str], width: int = 80) 
 
     Times are in milliseconds; `pareto` is a star. Rows of several tables are numbered, `#`.
     """
-    results = pd.DataFrame({"program": [str(name)[:16] for name in frame["program"]], "ms": frame["seconds"] * 1e3})
+    results = pd.DataFrame({"program": frame["program"].map(_shortened(frame)), "ms": frame["seconds"] * 1e3})
     results.index = frame.index
     results["source"] = frame["source"].astype(str)
     if "low" in frame and (frame["low"] < frame["high"]).any():
@@ -43,6 +44,13 @@ def terminal_tables(frame: pd.DataFrame, order: Sequence[str], width: int = 80) 
             table, left = _filled(number, fields[left], width)
             tables.append(table)
     return [table.reset_index(drop=True) for table in tables]
+
+
+def _shortened(frame: pd.DataFrame, most: int = 16) -> dict[Any, str]:
+    """Return the programs' names as a table has room for them; the ends are kept, where they differ from others."""
+    names = list(dict.fromkeys(frame["program"]))
+    short = [str(name) if len(str(name)) <= most else f"…{str(name)[1 - most :]}" for name in names]
+    return dict(zip(names, distinct(short), strict=True))
 
 
 def _filled(table: pd.DataFrame, fields: pd.DataFrame, width: int) -> tuple[pd.DataFrame, list[str]]:
@@ -112,7 +120,7 @@ def to_json(
         ends = zip(chosen["low"].tolist(), chosen["high"].tolist(), strict=True)
         document["best_intervals"] = [[low, high] if low < high else None for low, high in ends]
     if sensitivities is not None:
-        document["sensitivity"] = sensitivities.to_dict(orient="records")
+        document["sensitivity"] = to_rows(sensitivities)
     return document
 
 

@@ -113,7 +113,8 @@ def headline(frame: pd.DataFrame) -> Headline:
     """The best value on the first machine, by the best source that has every value."""
     machine = str(frame["uarch"].iloc[0])
     own = frame[frame["uarch"] == machine]
-    column, source = next((c, name) for c, name in reversed(_TOLD) if c in own and own[c].notna().all())
+    told = [(c, name) for c, name in _TOLD if c != "host"]  # this computer is another machine
+    column, source = next((c, name) for c, name in reversed(told) if c in own and own[c].notna().all())
     times = own[column].to_numpy(float)
     fastest, slowest = own.iloc[int(times.argmin())], own.iloc[int(times.argmax())]
     ratio = float(slowest[column]) / float(fastest[column])

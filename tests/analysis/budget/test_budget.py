@@ -334,3 +334,19 @@ def test_a_trace_is_simulable(data):
     from analysis.questions.simulate import simulate
 
     assert found.cycles.tolist() == simulate([path], machines, progress=False)["cycles"].tolist()
+
+
+def test_a_sample_s_interval_is_of_the_level_that_is_asked_for(design):
+    class Sampled(Known):
+        def simulate(self, machines, threads=None):
+            found = super().simulate(machines, threads)
+            return Estimates(found.cycles, found.cycles * 0.97, found.cycles * 1.03)
+
+    half = {}
+    for level in (0.5, 0.9, 0.95, 0.99):
+        found = budget.answer(Sampled(), design.columns, math.inf, refused, level=level, threads=1, progress=False)
+        assert found.high - found.cycles == pytest.approx(found.cycles - found.low)
+        half[level] = float((found.high / found.cycles - 1).mean())
+    assert half[0.95] == pytest.approx(0.03)
+    assert half[0.5] == pytest.approx(0.03 * 0.683 / 2.042, rel=0.01)  # Student's quantiles, 30 degrees of freedom
+    assert half[0.99] == pytest.approx(0.03 * 2.750 / 2.042, rel=0.01)

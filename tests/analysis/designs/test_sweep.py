@@ -9,11 +9,12 @@ import pytest
 
 from analysis import api
 from analysis.designs import confirm, search, sweep
-from analysis.designs.design import grid_design, space_design
+from analysis.designs.design import fields_of_columns, grid_design, space_design
 from analysis.designs.sensitivity import sensitivity
-from analysis.designs.table import best, fields_of
+from analysis.designs.table import best, fields_of, pareto_front
 from analysis.designs.vary import parse_constraints, parse_vary
 from analysis.questions import sweep_figures, sweep_page, sweep_tables
+from analysis.questions.sweep import SweepQuestion, gem5_result
 from analysis.results.figure import Points, label
 from analysis.results.intervals import readable
 from perfvec.machines.encoder import machine_features
@@ -21,7 +22,7 @@ from support.errors import InputError
 from tests.analysis.vectors import program, shipped
 from tests.command import perfvec
 from tests.tracegen.gem5 import gem5_runs
-from uarch.columns import of_machine
+from uarch.columns import Grid, of_machine
 from uarch.configuration import get_field, replace_field
 from uarch.gem5.table import digest
 from uarch.machine_files import load_machine
@@ -368,3 +369,68 @@ def test_the_base_is_the_best_point_only_if_it_is(seconds, told):
     base = replace_field(load_machine("base"), "l2.size_kib", 1024)
     importance = pd.DataFrame({"field": ["l2.size_kib"], "first_order": [1.0]})
     assert sweep_page.headline(frame, best(frame, 1), importance, base).sentence == told
+
+
+@pytest.mark.parametrize("grid", [{"l2.size_kib": [512]}, {"l2.size_kib": [256, 512]}])
+def test_a_search_that_comes_to_one_point_has_it(grid):
+    pytest.importorskip("optuna")
+    answer = api.sweep(program(), base="base", vary=grid, search=1, model=shipped())
+    assert len(answer.table) == len(answer.best) == 1 and answer.sensitivity.empty
+    assert "1 best of 1 points" in answer.text() and "Empty" not in answer.text()
+
+
+def test_objectives_that_are_not_above_0_have_no_range():
+    answer = api.sweep(program(), base="base", vary=GRID, objective="l2.size_kib-512", model=shipped())
+    assert answer.sensitivity["range"].isna().any()
+    assert any(row["range"] is None for row in json.loads(json.dumps(answer.json, allow_nan=False))["sensitivity"])
+
+
+def test_long_names_differ_in_the_terminal_s_table():
+    programs = [program(f"experiments_long_folder_{word}/gz") for word in ("one", "two")]
+    answer = api.sweep(programs, base="base", vary=GRID, model=shipped())
+    assert "…g_folder_one/gz" in answer.text() and "…g_folder_two/gz" in answer.text()
+
+
+def test_machines_of_programs_whose_names_are_alike_but_for_signs_have_their_own(tmp_path):
+    programs = [program("n1/gz"), program("n1_gz", 1)]
+    answer = api.sweep(programs, base="base", vary=GRID, best=1, model=shipped())
+    assert answer.export_gem5(tmp_path)["uarch"].tolist() == ["n1_gz-01", "n1_gz_-01"]
+    assert len(list(tmp_path.glob("*.py"))) == 2
+
+
+def test_a_point_without_a_part_beats_those_with_it():
+    frame = pd.DataFrame(
+        {
+            "l2.size_kib": [512, 512, 256, 512],
+            "l3.size_kib": [np.nan, 4096, 4096, 8192],
+            "l3.latency": [np.nan, 30, 30, 30],
+            "l3.prefetcher": pd.Categorical([None, "none", "none", "tagged"]),
+            "seconds": [2.0, 2.1, 2.2, 1.9],
+        }
+    )
+    fields = [column for column in frame if column != "seconds"]
+    assert pareto_front(frame, fields).tolist() == [True, False, True, True]
+    assert pareto_front(frame[["l3.size_kib", "seconds"]], ["l3.size_kib"]).tolist() == [True, False, False, True]
+
+
+def test_what_no_machine_has_does_not_vary():
+    grid = Grid(load_machine("base"), {"l3": [None], "l2.size_kib": [256, 512]})
+    assert list(fields_of_columns(grid.columns(grid.every()))) == ["l2.size_kib"]
+
+
+def test_a_wrong_heat_map_is_refused_before_the_work():
+    for heat in ("nonsense,l2.size_kib", "l2.size_kib", "l2.latency,l2.size_kib"):
+        with pytest.raises(InputError, match=r"does not vary|must read FIELD,FIELD"):
+            SweepQuestion(base=load_machine("base"), vary=GRID, heat=heat)
+
+
+def test_ranks_are_among_all_exported_points(tmp_path):
+    key = digest(gem5_runs.machine_that_ran("o3"))
+    predictions(tmp_path / "x", "cortex-a72", key)
+    document = json.loads((tmp_path / "x" / confirm.PREDICTIONS).read_text())
+    document["points"].append({**document["points"][0], "uarch": "faster", "cpi": 2.0})
+    (tmp_path / "x" / confirm.PREDICTIONS).write_text(json.dumps(document))
+    shutil.copytree(gem5_runs.DATA / "o3", tmp_path / "x" / "run")
+    (row,) = confirm.gem5_results(tmp_path / "x").to_dict(orient="records")
+    assert (row["rank"], row["gem5_rank"]) == (2, 1)
+    assert "was not run" in gem5_result(tmp_path / "x").headline().sentence

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.parts.costs import predicted
-from analysis.questions.difference import PARTITIONS, diff, difference_text, to_json
+from analysis.questions.difference import PARTITIONS, diff, difference_text, result, to_json
 from support.errors import InputError
 
 
@@ -55,6 +55,8 @@ def test_a_trace_does_not_differ_from_itself(small_model, both):
     frame = diff(both[0], both[0], predicted(small_model, list(small_model.machines)), "loop")
     assert not frame[[f"difference.{m.name}" for m in small_model.machines]].to_numpy().any()
     assert (frame["only"] == "").all()
+    head = result(both[0], both[0], predicted(small_model, list(small_model.machines))).headline()
+    assert head.number == "0 %" and head.sentence.endswith("No function changed.")
 
 
 def test_intervals_do_not_match(small_model, both):

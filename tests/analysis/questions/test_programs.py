@@ -186,3 +186,16 @@ def test_twins_stand_for_each_other(on):
 def test_a_wrong_subset_is_one_line(k, on, match):
     with pytest.raises(InputError, match=match):
         subset.subset(shipped(), [program("a"), program("b", 1), program("c", 2)], k, on=on)
+
+
+def test_one_program_s_answer_is_its_nearest():
+    library = [program(name, seed) for seed, name in enumerate("abcd", start=1)]
+    found = compare.ask([program("p")], library)
+    told = found.headline()
+    assert (
+        told.number == f"{found.table['distance'].iloc[0]:.3g}" and str(found.table["nearest"].iloc[0]) in told.sentence
+    )
+    assert "most alike" not in told.sentence
+    alone = program("p")
+    with pytest.raises(InputError, match="no program but p"):
+        compare.ask([alone], [alone, alone])

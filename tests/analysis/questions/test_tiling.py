@@ -41,6 +41,8 @@ def test_the_best_values_by_hand():
     assert pd.isna(found.loc[("b", "predicted"), "simulated"])
     assert json.dumps(tiling.to_json(frame()), allow_nan=False)
     assert len(tiling.plot(frame()).panels) == 2
+    head = tiling.headline(frame())
+    assert (head.number, head.source) == ("16", "simulated")  # not what this computer says
 
 
 def test_the_terminals_tables_are_narrow():

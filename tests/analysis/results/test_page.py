@@ -19,7 +19,7 @@ from analysis.parts.costs import predicted
 from analysis.parts.flame import section as flame_section
 from analysis.parts.simulated_parts import collect as simulate_parts
 from analysis.programs.simulable import SimulableTrace
-from analysis.programs.targets import Target, target_of_vector
+from analysis.programs.targets import Target, target_of, target_of_vector
 from analysis.questions import attribute, compare, difference, predict, profile, report, subset, sweep_page
 from analysis.results.figure import (
     Axis,
@@ -337,6 +337,17 @@ def test_differences_add_up_in_the_picture(browser, small_model, both, tmp_path)
     before, after = traces(browser, 0)
     assert after["x"][0] - before["x"][0] == pytest.approx(frame["difference.base"].sum(), rel=1e-4, abs=1e-4)
     np.testing.assert_allclose(traces(browser, 1)[0]["x"], frame["difference.base"].head(20), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_the_first_part_of_a_trace_has_no_phases_on_a_page(small_model, request):
+    files = request.getfixturevalue("traces")  # (here `traces` is what plotly.js drew)
+    half = SimulableTrace(files[0]).instructions // 2
+    target = replace(target_of(small_model, files[0], half, progress=False), shown="folder/p")
+    machines = [load_machine("golden-cove")]  # 12 ways of 48 KiB: no multiple of 8 KiB
+    titles = [section.title for section in report.ask(small_model, [target], machines).sections()]
+    assert "folder/p: flame graph" in titles and not any("phases" in title for title in titles)
+    assert any(title.startswith("golden-cove with other caches") for title in titles)
 
 
 @pytest.mark.slow
