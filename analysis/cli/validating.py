@@ -52,7 +52,7 @@ def validate(
 
     Error by program, with what the cycles go to.
     """
-    from analysis.cli.inputs import machines_named
+    from analysis.arguments import simulable
     from analysis.real_computers import validate as validation
     from perfvec.model import load_model
     from support.files import atomic_path
@@ -62,7 +62,7 @@ def validate(
 
     preset = told().preset
     nearest = load_machine(f"{preset}-native" if f"{preset}-native" in native_names() else preset)
-    chosen = machines_named(machines) if machines else []
+    chosen = simulable(machines) if machines else []
     if nearest.name not in [machine.name for machine in chosen]:
         chosen.append(nearest)
     model = load_model(model_file) if with_model or model_file is not None else None

@@ -13,6 +13,7 @@ import pytest
 from analysis.real_computers import validate as validation
 from analysis.results.headline import percent
 from support.errors import InputError
+from tests.command import perfvec
 from tracegen.live_points.live_points import load
 from tracegen.suite.host_cpu import matched
 from tracegen.suite.host_time import HostTime
@@ -251,3 +252,9 @@ def test_the_quickest_of_the_passes_counts_and_a_disturbed_one_is_made_up_for(tm
     assert found.table["program"].tolist() == ["one_O1"]
     assert found.table["cycles"].tolist() == [pytest.approx(6e9)]
     assert found.table["between"].tolist() == [pytest.approx(0.5)]
+
+
+def test_machines_of_one_name_are_refused_before_a_program_runs(tmp_path):
+    mark = tmp_path / "ran"
+    done = perfvec("validate", "--uarch", "zen4", "--uarch", "zen4", "--", "/usr/bin/touch", mark)
+    assert done.returncode == 2 and "different names" in done.stderr and not mark.exists()
