@@ -73,24 +73,29 @@ near() { # TRACES SEED OPTIONS…
     shift 2
     tool label_sampled.py "$traces" "$out/near" --near-presets --seed "$seed" "$@"
 }
+around_presets() {
+    near "$gem5" 600000 --latencies "$gem5" --windows 4
+    near "$out/programs" 700000 --windows 4
+    near "$out/programs" 750000 --at 0 250000
+    near "$gem5" 770000 --at 0 250000
+    near "$out/kernels" 800000
+    "$perfvec" label "$gem5"/*.trace.h5 --presets --start 2000000 --count 200000 -o "$out/presets" >/dev/null
+}
+around_presets &
+presets=$!
 sampled "$gem5" 1000000 --latencies "$gem5" --windows 5 --machines "${MACHINES:-128}"
 sampled "$out/programs" 100000 --windows 4
 sampled "$out/kernels" 200000
 sampled "$out/phases" 300000 --windows 6
 sampled "$out/programs" 400000 --at 0 60000 250000
 sampled "$gem5" 500000 --at 0 60000 250000
-near "$gem5" 600000 --latencies "$gem5" --windows 4
-near "$out/programs" 700000 --windows 4
-near "$out/programs" 750000 --at 0 250000
-near "$gem5" 770000 --at 0 250000
-near "$out/kernels" 800000
+tool label_rows.py "$out/all" "$out/sampled" "$gem5" "$out/rows"
+wait "$presets"
 mkdir -p "$out/both"
 ln -sf "$out"/sampled/*.latency.h5 "$out/both"
 for path in "$out"/near/*.latency.h5; do
     ln -sf "$path" "$out/both/near-$(basename "$path")"
 done
-tool label_rows.py "$out/all" "$out/sampled" "$gem5" "$out/rows"
-"$perfvec" label "$gem5"/*.trace.h5 --presets --start 2000000 --count 200000 -o "$out/presets" >/dev/null
 
 train() { # MODEL WINDOWS OPTIONS…
     made=$1 windows=$2
@@ -106,12 +111,31 @@ twice() { # MODEL OPTIONS…
     train "$first" sampled "$@"
     train "$last" both --frozen --initial "$first" "$@"
 }
+fold() {
+    twice "fold$1" --fold "$1/5" --hold-machines 16 --machine-seed "$1"
+}
+all_programs() {
+    twice model --table-latencies "$out/presets"
+}
+beside() { # TRAINING TRAINING
+    export OMP_NUM_THREADS=1
+    eval "$1" &
+    other=$!
+    eval "$2"
+    wait "$other"
+}
+if [ -n "${FOLDS:-}" ]; then
+    for one in $FOLDS; do
+        fold "$one"
+    done
+    exit 0
+fi
+beside "fold 1" "fold 2"
+beside "fold 3" "fold 4"
+beside "fold 5" all_programs
 given=
-for fold in ${FOLDS:-1 2 3 4 5}; do
-    twice "fold$fold" --fold "$fold/5" --hold-machines 16 --machine-seed "$fold"
-    given="$given --fold $out/fold$fold.safetensors"
+for one in 1 2 3 4 5; do
+    given="$given --fold $out/fold$one.safetensors"
 done
-test -z "${FOLDS:-}" || exit 0
-twice model --table-latencies "$out/presets"
 # shellcheck disable=SC2086 # the list is of words
 "$perfvec" calibrate --model "$out/model.safetensors" $given --traces "$gem5" --latencies "$gem5" -o "$model"
