@@ -87,9 +87,11 @@ def fields_of_columns(columns: Columns) -> pd.DataFrame:
         if isinstance(values, pd.Categorical):
             if values.codes.min() != values.codes.max():
                 found[field] = values
-        elif len(np.unique(values)) > 1:  # machines that lack it are alike
-            whole = rule_of(field).type is int and not np.isnan(values).any()
-            found[field] = values.astype(np.int32) if whole else values
+            continue
+        present = values[~np.isnan(values)]  # machines that lack it are alike
+        whole = len(present) == len(values)
+        if len(present) and (not whole or present.min() != present.max()):
+            found[field] = values.astype(np.int32) if whole and rule_of(field).type is int else values
     return pd.DataFrame(found, index=range(columns.count))
 
 

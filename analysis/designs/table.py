@@ -100,7 +100,7 @@ def _unbeaten_by_lacking(
     """[n] of a front over groups of equal `kinds` [n, K] those that no point which lacks some of these kinds (`lacking`
     [n, K]) matches or beats: it has the other kinds, and no value [n, V] is larger.
     """
-    rivals = np.flatnonzero(lacking.any(axis=1))
+    rivals = np.flatnonzero(front & lacking.any(axis=1))
     found = front.copy()
     for place in np.flatnonzero(front) if len(rivals) else ():
         alike = (lacking[rivals] & ~lacking[place] | (kinds[rivals] == kinds[place])).all(axis=1) & (rivals != place)

@@ -401,16 +401,22 @@ def test_machines_of_programs_whose_names_are_alike_but_for_signs_have_their_own
 def test_a_point_without_a_part_beats_those_with_it():
     frame = pd.DataFrame(
         {
-            "l2.size_kib": [512, 512, 256, 512],
-            "l3.size_kib": [np.nan, 4096, 4096, 8192],
-            "l3.latency": [np.nan, 30, 30, 30],
-            "l3.prefetcher": pd.Categorical([None, "none", "none", "tagged"]),
-            "seconds": [2.0, 2.1, 2.2, 1.9],
+            "l2.size_kib": [512, 512, 256, 512, 512],
+            "l3.size_kib": [np.nan, 4096, 4096, 8192, np.nan],
+            "l3.latency": [np.nan, 30, 30, 30, np.nan],
+            "l3.prefetcher": pd.Categorical([None, "none", "none", "tagged", None]),
+            "seconds": [2.0, 2.1, 2.2, 1.9, 2.0],
         }
     )
     fields = [column for column in frame if column != "seconds"]
-    assert pareto_front(frame, fields).tolist() == [True, False, True, True]
-    assert pareto_front(frame[["l3.size_kib", "seconds"]], ["l3.size_kib"]).tolist() == [True, False, False, True]
+    assert pareto_front(frame, fields).tolist() == [True, False, True, True, False]
+    assert pareto_front(frame[["l3.size_kib", "seconds"]], ["l3.size_kib"]).tolist() == [
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_what_no_machine_has_does_not_vary():
