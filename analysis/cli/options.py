@@ -76,3 +76,13 @@ ClusterFile = Annotated[
 Device = Annotated[
     str, typer.Option(help="Where the model runs: auto (a GPU where there is one), cpu, cuda or cuda:N.")
 ]
+
+
+def require_unset(context: typer.Context, why: str, *options: str) -> None:
+    """Raise InputError for the first of these parameters that the user gave, of which `why` says what it is of."""
+    from support.errors import InputError
+
+    for name in options:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":  # by name: some releases of Typer have a Click of their own
+            raise InputError(f"--{name.replace('_', '-')} {why}")

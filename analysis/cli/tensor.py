@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from analysis.cli.options import require_unset
 from analysis.cli.output import answers
 from analysis.results.result import Result
 
@@ -14,22 +16,15 @@ DatasetFile = Annotated[Path, typer.Argument(help="A dataset, *.tensor.h5.")]
 Configuration = Annotated[
     str | None, typer.Option(help="Configuration of the models: two-cores (default), papers, atformer, or a YAML file.")
 ]
-Epochs = Annotated[int, typer.Option(min=1, help="Passes over the records; boosted trees add 10 rounds for each.")]
+Epochs = Annotated[
+    int,
+    typer.Option(min=1, help="Passes over the records; boosted trees add 10 rounds for each, up to their own number."),
+]
 Seconds = Annotated[
     float | None, typer.Option(min=0.1, help="Most processor seconds of a training, or of a whole fine-tuning.")
 ]
 Validation = Annotated[float, typer.Option(min=0.01, max=0.5, help="Share of the tasks that are validation tasks.")]
 Criterion = Annotated[str, typer.Option(help="What to judge on validation tasks: pairwise, latency or both.")]
-
-
-def _require_unset(context: typer.Context, why: str, *options: str) -> None:
-    """Raise InputError for the first of these parameters that the user gave, of which `why` says what it is of."""
-    from support.errors import InputError
-
-    for name in options:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name != "DEFAULT":  # by name: some releases of Typer have a Click of their own
-            raise InputError(f"--{name.replace('_', '-')} {why}")
 
 
 app = typer.Typer(help="Tensor programs: datasets, cost models, searches.", no_args_is_help=True)
@@ -55,8 +50,6 @@ def read(
     ] = False,
 ) -> None:
     """Read other tuners' measurements into a dataset. Nothing in them is executed."""
-    import sys
-
     from tracegen.tensor.read import read as run_read
 
     done = run_read(paths, output, device=device, strict=strict, features=features)
@@ -92,8 +85,6 @@ def merge(
 
     Equal tasks, schedules, devices and records become one.
     """
-    import sys
-
     from tracegen.tensor.dataset import Dataset
     from tracegen.tensor.dataset import merge as run_merge
 
@@ -108,6 +99,7 @@ def merge(
 @app.command("select")
 @answers("as_json", "csv")
 def select(
+    context: typer.Context,
     dataset: DatasetFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="The pruned dataset to write, *.tensor.h5.")],
     by: Annotated[
@@ -144,6 +136,8 @@ def select(
     from support.files import atomic_path, require_writable
 
     choice = pruning.Choice(by, share, slow, tuple(device or ()), seed)
+    if not judge:
+        require_unset(context, "is of --judge", "configuration", "seeds", "epochs", "seconds", "patience")
     entry = choose(read_entries(configuration), [judge])[0] if judge else None
     if points is not None:
         require_writable(points)
@@ -193,7 +187,9 @@ def train(
 
     if initial is not None:
         why = "is of a new model; leave it out with --initial, whose model is fine-tuned"
-        _require_unset(context, why, "model", "configuration", "patience")
+        require_unset(context, why, "model", "configuration", "patience")
+    if not patience:
+        require_unset(context, "says when to stop; it goes with --patience", "criterion", "validation")
     (entry,) = choose(read_entries(configuration), [model or "atformer"])
     budget = Budget(epochs, seconds, patience, criterion)
     if curve is not None:
@@ -202,7 +198,9 @@ def train(
         dataset, output, entry, budget=budget, seed=seed, initial=initial, validation=validation, on=device
     )
     found = of_trained(done, output, epochs)
-    if curve is not None:
+    if curve is not None and not done.curve:
+        print(f"perfvec: no {curve}: {done.model} has a curve only with --patience, or none", file=sys.stderr)
+    elif curve is not None:
         found.to_csv(curve)
     return found
 
@@ -318,9 +316,12 @@ def evaluate(
     if saved is not None:
         why = "is of models that are trained here; leave it out with --saved"
         trained = ("work", "models", "configuration", "splits", "networks", "patience", "train_records", "epochs")
-        _require_unset(context, why, *trained, "validation", "criterion", "test", "kind")
+        require_unset(context, why, *trained, "validation", "criterion", "test", "kind")
         rows = evaluation.evaluate_saved(saved, dataset, protocol, compute)
     else:
+        for split, options in evaluation.OPTIONS.items():
+            if split not in protocol.splits:
+                require_unset(context, f"is of the split {split}; add it to --splits", *options)
         entries = read_entries(configuration)
         names = [name for name in models.split(",") if name]
         rows = evaluation.evaluate(dataset, choose(entries, names) if names else entries, protocol, work, compute)
@@ -330,7 +331,7 @@ def evaluate(
 @app.command("limits")
 @answers("as_json", "csv")
 def limits(
-    dataset: DatasetFile, seed: Annotated[int, typer.Option(help="Random seed of what is drawn.")] = 0
+    dataset: DatasetFile, seed: Annotated[int, typer.Option(min=0, help="Random seed of what is drawn.")] = 0
 ) -> Result:
     """Show how good a cost model of a dataset can be.
 
@@ -423,8 +424,6 @@ def collect(
     ] = False,
 ) -> None:
     """Measure schedules of tensor programs on this machine. A stopped run continues with the same command."""
-    import sys
-
     from support.files import require_writable
     from tracegen.tensor.collect import collect as run_collect
     from tracegen.tensor.finish import finish

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from analysis.cli.options import Machines
+from analysis.cli.options import Machines, require_unset
 from analysis.cli.output import answers
 from analysis.results.result import Result
 
@@ -86,6 +86,7 @@ def compare_searches(
 @app.command("replay")
 @answers("as_json", "csv")
 def replay(
+    context: typer.Context,
     network: Annotated[str, typer.Argument(help="NAME[:batch=B][,size=S][,layers=L], as for collect.")],
     model: Annotated[
         Path | None, typer.Option(help="A trained model (*.safetensors) that predicts latencies, or shipped.")
@@ -141,6 +142,7 @@ def replay(
     if machines:
         if kernels is None:
             raise InputError("--uarch needs --kernels DIR; make it with perfvec tensor export-kernels")
+        require_unset(context, "is of --model; leave it out with --uarch", *_OF_MODELS)
         found = load_model(foundation)
         return programs.ask(network, kernels, found, api.predictable(found, machines), numbers)
     if model is None:
@@ -159,6 +161,12 @@ def replay(
         zero_shot=zero_shot,
         bandwidth_gbs=bandwidth,
     ).result()
+
+
+_OF_MODELS = (  # parameters of `replay`
+    *("model", "device", "database", "schedules", "candidates", "engines", "bandwidth", "measure", "cpu"),
+    *("zero_shot", "seed"),
+)
 
 
 @app.command("export-kernels")

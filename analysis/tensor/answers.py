@@ -59,7 +59,11 @@ def of_trained(done: Trained, output: str | os.PathLike[str], epochs: int) -> Re
         factor = "a factor of the device and " if done.fine_tuned.factor else ""
         text += f"\nfine-tuned by {factor}{done.fine_tuned.passes} of {epochs} passes, by cross-validation"
     curve = pd.DataFrame(done.curve)
-    return of_table("Training", curve, lambda: {**asdict(done), "output": str(output)}, lambda: filled(text))
+
+    def document() -> dict[str, Any]:
+        return {**asdict(done), "curve": to_rows(curve), "output": str(output)}
+
+    return of_table("Training", curve, document, lambda: filled(text))
 
 
 def of_tuned(done: Tuned, output: str | os.PathLike[str]) -> Result:
@@ -95,7 +99,8 @@ def of_limits(dataset: str | os.PathLike[str], seed: int = 0) -> Result:
 
 
 def _limits_text(found: dict[str, Any]) -> str:
-    lines = [f"{found['records']:,} records; log latencies of a task on a device deviate by {found['spread'] or 0:.2f}"]
+    deviate = "unknown" if found["spread"] is None else f"{found['spread']:.2f}"
+    lines = [f"{found['records']:,} records; deviation of the log latencies of a task on a device: {deviate}"]
     if (twins := found["twins"]) is None:
         lines.append("no two schedules of a task have the same features: nothing says how noisy they are")
     else:
@@ -110,6 +115,8 @@ def _limits_text(found: dict[str, Any]) -> str:
             f"another {again['pairwise']:.3f}, of the true latencies {again['model']:.3f}"
         )
     for device, errors in found["devices"].items():
-        said = ", ".join(f"{way} {error:.1%}" for way, error in errors.items())
-        lines.append(f"{device} from the other devices' measured latencies, MAPE: {said}")
+        said = ", ".join(f"{way} {error:.1%}" for way, error in errors.items() if way != "schedules")
+        lines.append(
+            f"{device} from the other devices' measured latencies of {errors['schedules']:,} schedules, MAPE: {said}"
+        )
     return "\n".join(map(filled, lines))

@@ -5,8 +5,10 @@ Beside them lies MetaSchedule's own database, `database_workload.json` and `data
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -121,7 +123,7 @@ def begin(folder: Path, header: dict[str, Any]) -> History:
     """Start a search in a folder, or go on with the one that is there, which must be of the same header."""
     path = folder / HEADER
     if path.exists():
-        there = read(folder)
+        there = read(folder, mend=True)
         for name, value in header.items():
             if there.header.get(name) != value:
                 shown = there.header.get(name) if name != "tasks" else "other tasks"
@@ -135,8 +137,23 @@ def begin(folder: Path, header: dict[str, Any]) -> History:
     return History(folder, header, [])
 
 
-def read(folder: Path) -> History:
-    """The search in a folder. Raises InputError where there is none, or it is damaged; a torn last line is dropped."""
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a folder's search. Raises InputError where another process holds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("ab") as file:  # let go when the file is closed, also by the process's end
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"{folder}: another search is at work here; wait for it or choose another -o") from error
+        yield
+
+
+def read(folder: Path, *, mend: bool = False) -> History:
+    """The search in a folder; a torn last line is passed over, and cut off to `mend` it.
+
+    Raises InputError where there is none, or it is damaged.
+    """
     try:
         header = parse_json((folder / HEADER).read_text())
         assert isinstance(header["tasks"], list) and header["tasks"]
@@ -150,8 +167,9 @@ def read(folder: Path) -> History:
     kept = 0
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
-            with path.open("r+b") as stream:
-                stream.truncate(kept)
+            if mend:
+                with path.open("r+b") as stream:
+                    stream.truncate(kept)
             break
         try:
             rounds.append(Round(**parse_json(line)))

@@ -12,6 +12,7 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -77,7 +78,8 @@ def export(
     with TemporaryDirectory(prefix="perfvec-kernels-") as temporary:
         for kernel in tqdm(kernels, desc="kernels", disable=None if progress else True):
             task = kernel.task
-            name = f"{re.sub(r'[^A-Za-z0-9_]', '_', task.name)}-{task.key[:8]}.vector.npz"
+            made = sha256(f"{isa} {kernel.schedule.mod.script()}".encode()).hexdigest()[:8]  # another schedule, or ISA
+            name = f"{re.sub(r'[^A-Za-z0-9_]', '_', task.name)}-{task.key[:8]}-{made}.vector.npz"
             path = folder / name
             if path.exists():
                 found = check_model(load_vector(path), model, str(path))

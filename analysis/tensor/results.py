@@ -76,7 +76,7 @@ def _of_document(path: Path) -> list[Section]:
         return [on_machines(name, kernels, network)]
     if {"summary", "rows"} <= keys:
         summary = _frame(
-            document, "summary", path, ("split", "variant", "model"), ("pairwise", "pairwise_spread", "top1", "mape")
+            document, "summary", path, ("split", "variant", "model"), ("pairwise", "pairwise_interval", "top1", "mape")
         )
         return [evaluation(name, summary)]
     raise InputError(f"{path}: is no result of perfvec tensor predict, replay or evaluate --json")
@@ -203,14 +203,18 @@ def evaluation(name: str, summary: pd.DataFrame) -> Section:
     """Pairwise accuracy of each model, a panel for each split and variant."""
     panels = []
     for (split, variant), part in summary.groupby(["split", "variant"], sort=False):
-        low, high = part["pairwise"] - part["pairwise_spread"], part["pairwise"] + part["pairwise_spread"]
+        half = part["pairwise_interval"]
+        low, high = part["pairwise"] - half, part["pairwise"] + half
         title = split if variant == "-" else f"{split}, {variant}"
         bars = Bars("", list(part["model"]), part["pairwise"], low, high)
         panels.append(Panel([bars], str(title), Axis("pairwise accuracy", zero=True), sideways=True))
     columns = min(2, len(panels))
     most = int(summary.groupby(["split", "variant"]).size().max())
     figure = Figure(panels, columns, width=5.0 * columns, height=(1.2 + 0.3 * most) * -(-len(panels) // columns))
-    text = "Share of the pairs of candidates that a model orders as they were measured; the mark is ± over the seeds."
+    text = (
+        "Share of the pairs of candidates that a model orders as they were measured; marks are 95 % intervals of the "
+    )
+    text += "mean over the seeds."
     return Section(f"{name}: how well models rank", text, figure, summary)
 
 

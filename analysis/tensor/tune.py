@@ -112,13 +112,14 @@ def tune_graph(plan: Plan, graph: Graph, folder: Path, *, progress: bool = True)
     if plan.tasks is not None:
         graph = largest(graph, plan.tasks)
     tasks = [{"key": key, "name": graph.tasks[key].name, "weight": graph.weights[key]} for key in graph.tasks]
-    found = history.begin(folder, {**plan.identity(), "tasks": tasks})
-    search = _Search(plan, graph, found)
-    try:
-        with suppress(KeyboardInterrupt):
-            search.run(progress)
-    finally:
-        search.close()
+    with history.alone(folder):
+        found = history.begin(folder, {**plan.identity(), "tasks": tasks})
+        search = _Search(plan, graph, found)
+        try:
+            with suppress(KeyboardInterrupt):
+                search.run(progress)
+        finally:
+            search.close()
     return found
 
 

@@ -8,10 +8,12 @@ journal, so that a killed tuning goes on. The result is a configuration file.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +139,8 @@ def autotune(
         return found if math.isfinite(found) else 1e9
 
     space = SPACES[entry.model]
-    name = f"{records.digest[:16]} {entry.model} {seed} {budget.criterion}"
+    trained = json.dumps([entry.parameters, asdict(budget)], sort_keys=True)
+    name = f"{records.digest[:16]} {entry.model} {seed} {sha256(trained.encode()).hexdigest()[:16]}"
     storage = None if work is None else JournalStorage(JournalFileBackend(str(Path(work))))
     study = optuna.create_study(study_name=name, storage=storage, load_if_exists=True)
     done = sum(trial.state.is_finished() and trial.value is not None for trial in study.trials)

@@ -75,6 +75,13 @@ def training_batches(
         yield batches[index]
 
 
+def steps_of_pass(group: Integers, size: int, most: int) -> int:
+    """Return about how many `training_batches` a pass has: which parts come together is drawn."""
+    parts = [len(part) for rows in groups_of(group) for part in np.array_split(rows, -(-len(rows) // most))]
+    together = max(size * _SORTED // most, 1)
+    return sum(-(-sum(parts[start : start + together]) // size) for start in range(0, len(parts), together))
+
+
 def prediction_batches(length: Integers, size: int) -> Iterator[Integers]:
     """All positions once, candidates of like length together."""
     order = np.argsort(length, kind="stable")

@@ -89,7 +89,7 @@ def choose(entries: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
     """The entries with these names, in this order; a model that no entry is named as is that model as by default."""
     known = {entry.name: entry for entry in entries}
     chosen = []
-    for name in names:
+    for name in dict.fromkeys(names):
         if name in known:
             chosen.append(known[name])
         elif name in MODELS:

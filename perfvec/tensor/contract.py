@@ -202,17 +202,26 @@ class CostModel(ABC):
     def validation_errors(self, records: Records, criterion: str = "both") -> dict[str, float]:
         """{"shortfall", "rmse_ms", "log_rmse"} of validation records, for a training's curve; no errors of latencies
         from a model that only ranks.
+
+        Where no two records can be ordered the shortfall is the distance of latencies. Raises InputError where there
+        are none of these either.
         """
         score = self.score_records(records, zero_shot=True)
         misordered = 1.0 - pairwise_accuracy(score, records.seconds, records.group)
         seconds = self._factor(records) * self.to_seconds(score)
+        ordered = math.isfinite(misordered)
         if not np.isfinite(seconds).all():
+            if not ordered:
+                raise InputError(
+                    "the validation records have no two of a task and device, which a model that only ranks is judged "
+                    "by; leave --patience out, or give more records of each task"
+                )
             return {"shortfall": misordered}
         logs = np.log(seconds / records.seconds)
         distance = float(np.abs(logs).mean())
         shortfalls = {"pairwise": misordered, "latency": distance, "both": misordered + _OF_LATENCY * distance}
         return {
-            "shortfall": shortfalls[criterion],
+            "shortfall": shortfalls[criterion] if ordered else distance,
             "rmse_ms": 1e3 * float(np.sqrt(np.mean(np.square(seconds - records.seconds)))),
             "log_rmse": float(np.sqrt(np.mean(np.square(logs)))),
         }

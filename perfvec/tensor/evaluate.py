@@ -35,12 +35,17 @@ from perfvec.tensor.records import Records, read_records
 from perfvec.tensor.trained_on import share_trained_on
 from support.errors import InputError
 from support.files import atomic_path
-from support.text import parse_json
+from support.text import parse_json, read_text
 from tracegen.tensor import selection, splits
 from tracegen.tensor.dataset import Dataset
 
 Integers = NDArray[np.int64]
 SPLITS = splits.SPLITS
+OPTIONS = {  # of the protocol that one split reads
+    "cross_device": ("device", "share", "selections"),
+    "cross_model": ("networks",),
+    "by_target": ("kind",),
+}
 SELECTIONS: dict[str, Callable[..., Integers]] = {
     "cdmpp": selection.cdmpp_tasks,
     "kmeans": selection.kmeans_tasks,
@@ -74,6 +79,8 @@ class Protocol:
     validation: float = 0.1  # share that says when to stop, where the budget has patience
 
     def check(self) -> None:
+        if not self.splits:
+            raise InputError(f"no split: expected some of {', '.join(SPLITS)}")
         for name in self.splits:
             if name not in SPLITS:
                 raise InputError(f"split {name!r}: expected some of {', '.join(SPLITS)}")
@@ -270,7 +277,8 @@ def plan_of(data: Dataset, records: Records, split: str, protocol: Protocol, see
 
 def _selected(data: Dataset, test: Records, protocol: Protocol, seed: int) -> dict[str, Integers]:
     """{selection: positions in the test of the records that fine-tune}, without a look at their latencies."""
-    tasks = max(round(len(test.tasks) * protocol.share), 1)
+    ran = np.unique(test.task)
+    tasks = max(round(len(ran) * protocol.share), 1)
     judged = {test.devices[index].name for index in np.unique(test.device)}
     others = [device.name for device in test.devices if device.name not in judged]
     found = {}
@@ -278,7 +286,7 @@ def _selected(data: Dataset, test: Records, protocol: Protocol, seed: int) -> di
         if name == RECORDS:
             found[name] = selection.even_records(test.task, max(int(len(test) * protocol.share), 1), seed=seed)
         else:
-            chosen = np.isin(test.task, SELECTIONS[name](data, tasks, seed=seed, devices=others))
+            chosen = np.isin(test.task, SELECTIONS[name](data, tasks, seed=seed, devices=others, among=ran))
             if name == "verma" and others:
                 fast = selection.fast_schedules(data, devices=others)[test.candidate]
                 chosen &= fast if (chosen & fast).any() else True
@@ -385,22 +393,26 @@ class _Finished:
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
         self._path = None if path is None else Path(path)
-        self._rows: dict[str, list[dict[str, Any]]] = {}
+        self._rows = self._there()
+
+    def _there(self) -> dict[str, list[dict[str, Any]]]:
+        rows: dict[str, list[dict[str, Any]]] = {}
         if self._path is not None and self._path.exists():
-            for number, line in enumerate(self._path.read_text().splitlines(), 1):
+            for number, line in enumerate(read_text(self._path, "a file of finished rows").splitlines(), 1):
                 try:
                     document = parse_json(line)
-                    self._rows[document["key"]] = list(document["rows"])
+                    rows[document["key"]] = list(document["rows"])
                 except (ValueError, KeyError, TypeError) as error:
                     raise InputError(
-                        f"{path}: line {number} is not a finished row; name another file to keep rows in"
+                        f"{self._path}: line {number} is not a finished row; name another file to keep rows in"
                     ) from error
+        return rows
 
     def rows(self, key: str) -> list[dict[str, Any]] | None:
         return self._rows.get(key)
 
     def add(self, key: str, rows: list[dict[str, Any]]) -> None:
-        self._rows[key] = rows
+        self._rows = {**self._there(), **self._rows, key: rows}  # another run may have added some
         if self._path is not None:
             with atomic_path(self._path) as temporary:
                 temporary.write_text(

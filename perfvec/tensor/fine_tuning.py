@@ -67,7 +67,8 @@ def fine_tune(
     passes = sorted({0} | {max(round(share * budget.epochs), 1) for share in SHARES})
     steps = [Step(count, factor) for count in passes for factor in ((False,) if ranks_only else (False, True))]
     errors: dict[Step, Floats] = {}
-    folds = FOLDS if len(records) >= _SMALLEST else 0
+    judged = not ranks_only or np.isfinite(pairwise_accuracy(np.zeros(len(records)), records.seconds, records.group))
+    folds = FOLDS if len(records) >= _SMALLEST and judged else 0
     clock = _Clock(budget, folds * sum(step.passes for step in steps) * _LEARNED + budget.epochs)
     with tqdm(total=folds * len(steps) + 1, desc="fine-tune", leave=False, disable=None, unit="part") as bar:
         if folds:

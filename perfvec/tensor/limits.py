@@ -34,7 +34,8 @@ _MEDIAN_OF_NORMAL = 0.6745  # of |x|, x normal with deviation 1
 
 def limits(dataset: str | os.PathLike[str], seed: int = 0) -> dict[str, Any]:
     """{"records", "spread": within-task deviation of log latency, "twins": {pairs, median, p90} or None, "pairwise",
-    "close": share of pairs, "again": {median, pairwise, model} or None, "devices": {name: {smallest, mean, fit}}}.
+    "close": share of pairs, "again": {median, pairwise, model} or None, "devices": {name: {schedules, smallest, mean,
+    fit}}}.
 
     Raises InputError without a latency.
     """
@@ -99,8 +100,9 @@ def twins(records: Records) -> Floats:
 
 
 def other_devices(records: Records, random: np.random.Generator) -> dict[str, dict[str, float]]:
-    """{device: {way: MAPE of what the other devices' latencies of the same schedules say}}; a factor per device is
-    fitted on a share of the tasks, and the other tasks are judged.
+    """{device: {"schedules": those that ran on all devices, way: MAPE of what the other devices' latencies of these
+    say}}; a factor per device is fitted on a share of the tasks, and the other tasks are judged. A linear fit has more
+    schedules than unknowns, or is left out.
     """
     table: dict[int, dict[int, float]] = defaultdict(dict)
     task_of: dict[int, int] = {}
@@ -117,13 +119,14 @@ def other_devices(records: Records, random: np.random.Generator) -> dict[str, di
         return {}
     logs = np.array([[table[candidate][int(device)] for device in devices] for candidate in whole])
     fits = np.isin(tasks, random.permutation(there)[: max(round(_SHARE * len(there)), 1)])
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for column, device in enumerate(devices):
         own, others = logs[:, column], np.delete(logs, column, 1)
         inputs = np.concatenate([np.ones((len(own), 1)), others], 1)
-        weights = np.linalg.lstsq(inputs[fits], own[fits], rcond=None)[0]
-        guesses = {"smallest": others.min(1), "mean": others.mean(1), "fit": inputs @ weights}
-        found[records.devices[device].name] = {
+        guesses = {"smallest": others.min(1), "mean": others.mean(1)}
+        if fits.sum() > inputs.shape[1]:
+            guesses["fit"] = inputs @ np.linalg.lstsq(inputs[fits], own[fits], rcond=None)[0]
+        found[records.devices[device].name] = {"schedules": len(whole)} | {
             way: mape(np.exp((guess - np.median((guess - own)[fits]))[~fits]), np.exp(own[~fits]))
             for way, guess in guesses.items()
         }

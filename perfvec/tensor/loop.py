@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from perfvec.eager import AdamW
 from perfvec.tensor import losses
-from perfvec.tensor.batches import Batch, pad, training_batches
+from perfvec.tensor.batches import Batch, pad, steps_of_pass, training_batches
 from perfvec.tensor.contract import Budget
 from perfvec.tensor.discrepancy import central_moment_discrepancy
 from perfvec.tensor.records import Records
@@ -24,6 +24,7 @@ from support.errors import InputError
 from tracegen.tensor.dataset import Rows
 
 LOSSES = ("mse", "rmse", "huber", "mape", "rank", "lambda", "cmd")
+_OF_LATENCIES = ("mse", "rmse", "huber", "mape")
 _SMALLEST_DOMAIN = 8  # candidates of a domain in a batch, for moments to mean something
 DROPS = 2  # of the learning rate, where validation records say when to stop
 DROP = 0.2
@@ -55,6 +56,11 @@ class Training:
                 raise InputError(f"loss {name!r}: expected some of {', '.join(LOSSES)}")
         if not any(self.losses.values()):
             raise InputError("losses: at least one needs a weight above 0")
+        if self.target != "score" and not any(self.losses.get(name) for name in _OF_LATENCIES):
+            raise InputError(
+                f"losses: no latency comes out of these, as the target {self.target!r} says; give one of "
+                f"{', '.join(_OF_LATENCIES)} a weight, or take the target 'score'"
+            )
         if self.target not in KINDS:
             raise InputError(f"target {self.target!r}: expected one of {', '.join(KINDS)}")
         if not 0 < self.learning_rate < 10:
@@ -183,7 +189,8 @@ def train(
     decay = training.weight_decay if share == 1.0 else 0.0  # weights that do not win stay as they are
     fused = True if on.startswith("cuda") else None  # a GPU's default launches many kernels
     optimizer = AdamW(trained, lr=training.learning_rate, weight_decay=decay, fused=fused)
-    steps = budget.epochs * max(math.ceil(len(records) / training.batch), 1)
+    count_of_pass = steps_of_pass(records.group, training.batch, training.chunk)
+    steps = budget.epochs * max(count_of_pass, 1)
     other = other if other is not None and len(other[0]) else None
     plateau = Plateau(network, budget.patience) if judge is not None and budget.patience else None
     curve: list[dict[str, float]] = []
@@ -244,6 +251,10 @@ def train(
     if plateau is not None:
         network.load_state_dict(plateau.weights)
     bar.close()
+    if budget.epochs and not step and progress < 1.0:
+        raise InputError(
+            f"{len(records)} records in batches of {training.batch}: no batch has two records to learn from; give more"
+        )
     network.eval()
     network.take_penalty()
     passes = step * budget.epochs / steps if steps else 0.0

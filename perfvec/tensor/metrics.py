@@ -51,10 +51,13 @@ def top_k(score: Floats, seconds: Floats, group: Integers, k: int, weight: Mappi
     """TenSet's top-k: Σ weight · best latency / Σ weight · best latency among the k best-scored, over groups.
 
     1 says that measuring k candidates of each task finds the best of all. `weight` [group] is how often a network runs
-    the task; 1 where absent.
+    the task; 1 where absent. Groups of k records or fewer, whose best any scores find, are left out; NaN where no
+    other is.
     """
     best, found = 0.0, 0.0
     for rows in groups_of(group):
+        if len(rows) <= k:
+            continue
         times = 1.0 if weight is None else weight.get(int(group[rows[0]]), 1.0)
         chosen = rows[np.argsort(-score[rows], kind="stable")[:k]]
         best += times * float(seconds[rows].min())

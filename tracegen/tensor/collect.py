@@ -230,9 +230,10 @@ class _Collection:
             for key, record in self.journal.records.items()
             if record.spread is not None and key[1] in self.plan.measured_on
         )
-        wanted = round(self.plan.again * len(good)) - len(self.journal.repeated)
-        for schedule, device in random.Random(self.plan.seed).sample(good, max(0, min(wanted, len(good)))):
-            yield self._job(schedule, device, again=True)
+        done = {(record.schedule, record.device) for record in self.journal.repeated}
+        for schedule, device in random.Random(self.plan.seed).sample(good, round(self.plan.again * len(good))):
+            if (schedule, device) not in done:
+                yield self._job(schedule, device, again=True)
 
     def _job(self, schedule: int, device: str, again: bool = False) -> _Job:
         key, candidate = self.journal.schedules[schedule]

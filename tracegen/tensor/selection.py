@@ -10,8 +10,9 @@
 | `random_tasks` | what they are compared with |
 | `even_records` | in place of tasks, some records of every task |
 
-Each returns indices, ascending, a function of its arguments and seed alone. Times are read of the devices `devices`
-only: where tasks are selected to be measured on a new device, its own times are not known yet.
+Each returns indices, ascending, a function of its arguments and seed alone. Tasks are chosen `among` those given, all
+by default. Times are read of the devices `devices` only: where tasks are selected to be measured on a new device, its
+own times are not known yet.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -32,23 +33,29 @@ _BATCH = 1 << 14  # schedules at a time
 
 
 def random_tasks(
-    dataset: Dataset, count: int, *, seed: int = 0, devices: Sequence[str] | None = None
+    dataset: Dataset, count: int, *, seed: int = 0, devices: Sequence[str] | None = None, among: ArrayLike | None = None
 ) -> NDArray[np.int64]:
     """`count` tasks, all equally likely."""
-    return _drawn(dataset, count, None, seed)
+    return _drawn(dataset, count, np.ones(len(dataset.tasks)), seed, among)
 
 
 def flops_first(
-    dataset: Dataset, count: int, *, seed: int = 0, devices: Sequence[str] | None = None
+    dataset: Dataset, count: int, *, seed: int = 0, devices: Sequence[str] | None = None, among: ArrayLike | None = None
 ) -> NDArray[np.int64]:
     """The `count` tasks of most FLOPs; of equal ones the first. Tasks of unknown FLOPs come last."""
-    _check(dataset, count)
+    allowed = _allowed(dataset, count, among)
     flops = np.nan_to_num(dataset.tasks["flops"].to_numpy(np.float64), nan=-1.0)
-    return np.sort(np.argsort(-flops, kind="stable")[:count])
+    return np.sort(allowed[np.argsort(-flops[allowed], kind="stable")[:count]])
 
 
 def joint_probability(
-    dataset: Dataset, count: int, *, seed: int = 0, bins: int = 8, devices: Sequence[str] | None = None
+    dataset: Dataset,
+    count: int,
+    *,
+    seed: int = 0,
+    bins: int = 8,
+    devices: Sequence[str] | None = None,
+    among: ArrayLike | None = None,
 ) -> NDArray[np.int64]:
     """`count` tasks drawn without replacement by the joint probability of FLOPs, shape and execution time.
 
@@ -61,7 +68,7 @@ def joint_probability(
     cells = pd.DataFrame({name: _binned(values, bins) for name, values in quantities.items()})
     alike = cells.groupby(list(cells.columns))[cells.columns[0]].transform("size").to_numpy(np.float64)
     place = pd.Series(quantities["flops"]).fillna(0.0).rank(method="average").to_numpy(np.float64)
-    return _drawn(dataset, count, place / alike, seed)
+    return _drawn(dataset, count, place / alike, seed, among)
 
 
 def fast_schedules(
@@ -87,6 +94,7 @@ def cdmpp_tasks(
     features: ArrayLike | None = None,
     seed: int = 0,
     devices: Sequence[str] | None = None,
+    among: ArrayLike | None = None,
 ) -> NDArray[np.int64]:
     """`count` tasks by CDMPP's sampling: programs (schedules) are divided into `count` clusters by their features;
     from the largest cluster to the smallest, the task whose programs are nearest to the centre in the mean is taken, of
@@ -95,22 +103,23 @@ def cdmpp_tasks(
     `features` [schedules, d]: by default the mean row of each schedule's compact AST, statements or primitives.
     Columns are standardised.
     """
-    _check(dataset, count)
+    allowed = _allowed(dataset, count, among)
     points = program_means(dataset) if features is None else np.asarray(features, np.float64)
     if points.shape[0] != dataset.schedule_count or points.ndim != 2 or not np.isfinite(points).all():
         raise InputError(
             f"features of programs are {list(points.shape)}; finite [{dataset.schedule_count}, d] is expected"
         )
-    points = standardised(points)
     task = dataset.task_of.astype(np.int64)
+    inside = np.isin(task, allowed)
+    points, task = standardised(points[inside]), task[inside]
     clusters = kmeans(points.astype(np.float32), min(count, len(points)), seed=seed)
     there = np.bincount(task, minlength=len(dataset.tasks))
     queues = []
     for cluster in np.argsort(-clusters.size, kind="stable"):
         distance = np.linalg.norm(points - clusters.centre[cluster], axis=1)
         mean = np.bincount(task, distance, len(there)) / np.maximum(there, 1)
-        inside = np.unique(task[clusters.label == cluster])
-        queues.append(inside[np.argsort(mean[inside], kind="stable")].tolist())
+        members = np.unique(task[clusters.label == cluster])
+        queues.append(members[np.argsort(mean[members], kind="stable")].tolist())
     taken: dict[int, None] = {}
     while len(taken) < count and any(queues):
         for queue in queues:
@@ -128,21 +137,22 @@ def kmeans_tasks(
     features: ArrayLike | None = None,
     seed: int = 0,
     devices: Sequence[str] | None = None,
+    among: ArrayLike | None = None,
 ) -> NDArray[np.int64]:
     """`count` tasks, or as many as differ: the nearest to the centre of each cluster of the tasks.
 
     `features` [tasks, d]: by default each task's mean row of the dataset's compact AST, statements or primitives (the
     first that is there) over all its schedules. Columns are standardised.
     """
-    _check(dataset, count)
+    allowed = _allowed(dataset, count, among)
     points = _means(dataset) if features is None else np.asarray(features, np.float64)
     if points.shape[0] != len(dataset.tasks) or points.ndim != 2 or not np.isfinite(points).all():
         raise InputError(f"features of tasks are {list(points.shape)}; finite [{len(dataset.tasks)}, d] is expected")
-    points = standardised(points)
+    points = standardised(points[allowed])
     clusters = kmeans(points.astype(np.float32), count, seed=seed)
     order = np.lexsort((np.arange(len(points)), clusters.distance, clusters.label))
     first = np.unique(clusters.label[order], return_index=True)[1]
-    return np.sort(order[first])
+    return np.sort(allowed[order[first]])
 
 
 def even_records(task: ArrayLike, count: int, *, seed: int = 0) -> NDArray[np.int64]:
@@ -157,16 +167,20 @@ def even_records(task: ArrayLike, count: int, *, seed: int = 0) -> NDArray[np.in
     return np.sort(order[np.argsort(turn, kind="stable")[:count]])
 
 
-def _check(dataset: Dataset, count: int) -> None:
-    if not 1 <= count <= len(dataset.tasks):
-        raise InputError(f"{dataset.path}: {count} tasks are asked for; there are {len(dataset.tasks)}")
+def _allowed(dataset: Dataset, count: int, among: ArrayLike | None) -> NDArray[np.int64]:
+    """The tasks that may be taken, ascending. Raises InputError where they are fewer than `count`."""
+    allowed = np.arange(len(dataset.tasks)) if among is None else np.unique(np.asarray(among, np.int64))
+    if not 1 <= count <= len(allowed):
+        raise InputError(f"{dataset.path}: {count} tasks are asked for; there are {len(allowed)}")
+    return allowed
 
 
-def _drawn(dataset: Dataset, count: int, weight: NDArray[np.float64] | None, seed: int) -> NDArray[np.int64]:
-    _check(dataset, count)
-    random = np.random.default_rng(seed)
-    probability = None if weight is None else weight / weight.sum()
-    return np.sort(random.choice(len(dataset.tasks), count, replace=False, p=probability))
+def _drawn(
+    dataset: Dataset, count: int, weight: NDArray[np.float64], seed: int, among: ArrayLike | None
+) -> NDArray[np.int64]:
+    allowed = _allowed(dataset, count, among)
+    own = weight[allowed]
+    return np.sort(np.random.default_rng(seed).choice(allowed, count, replace=False, p=own / own.sum()))
 
 
 def standardised(points: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from analysis.tensor import compare
-from analysis.tensor.history import History, Round, begin, read
+from analysis.tensor.history import History, Round, alone, begin, read
 from analysis.tensor.tune import next_task
 from support.errors import InputError
 
@@ -67,9 +67,22 @@ def test_a_torn_last_line_is_dropped_and_the_search_goes_on(tmp_path):
     history(tmp_path / "s", done("a", 2.0))
     with (tmp_path / "s" / "history.jsonl").open("a") as stream:
         stream.write('{"task": "b", "tri')
+    torn = (tmp_path / "s" / "history.jsonl").read_bytes()
     assert read(tmp_path / "s").best() == {"a": 2.0}
+    assert (tmp_path / "s" / "history.jsonl").read_bytes() == torn  # a reader leaves a running search's file alone
     history(tmp_path / "s", done("b", 1.0))
     assert read(tmp_path / "s").best() == {"a": 2.0, "b": 1.0}
+
+
+def test_a_folder_has_one_search_at_a_time(tmp_path):
+    with (
+        alone(tmp_path / "s"),
+        pytest.raises(InputError, match="another search is at work here"),
+        alone(tmp_path / "s"),
+    ):
+        pass
+    with alone(tmp_path / "s"):
+        pass
 
 
 def test_another_search_in_the_folder_is_refused(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shutil import copytree
+
 import numpy as np
 import pytest
 
@@ -86,6 +88,15 @@ def test_an_export_goes_on_with_the_vectors_that_are_there(folder, graph, kernel
     export(graph, kernels, model, folder, progress=False)
     again = {name: (folder / name).stat().st_mtime_ns for name in names}
     assert [name for name in names if times[name] != again[name]] == names[:1]
+
+
+def test_another_schedule_has_a_vector_of_its_own(folder, graph, kernels, model, scheduled, tmp_path):
+    copytree(folder, tmp_path / "k")
+    key = next(key for key, found in scheduled.items() if found[0].mod.script() != found[-1].mod.script())
+    others = [Kernel(one.task, scheduled[key][-1], DEFAULT) if one.task.key == key else one for one in kernels]
+    export(graph, others, model, tmp_path / "k", progress=False)
+    before, after = read(folder).vectors, read(tmp_path / "k").vectors
+    assert [one for one in before if before[one] != after[one]] == [key]
 
 
 def test_a_call_that_is_too_long_is_refused(graph, kernels, model, tmp_path):

@@ -41,7 +41,15 @@ MACHINES = {
 }
 EVALUATION = {
     "summary": [
-        {"split": split, "variant": "-", "model": model, "pairwise": 0.7, "pairwise_spread": 0, "top1": 1, "mape": None}
+        {
+            "split": split,
+            "variant": "-",
+            "model": model,
+            "pairwise": 0.7,
+            "pairwise_interval": 0.1,
+            "top1": 1,
+            "mape": None,
+        }
         for split in ("within_task", "by_task")
         for model in ("mlp", "mean")
     ],

@@ -101,3 +101,16 @@ def test_an_evaluation_on_tasks_of_the_tuning_warns(data, tmp_path, capsys):
 def test_a_model_without_a_space_is_one_line(data, tmp_path):
     with pytest.raises(InputError, match="no space of hyper-parameters for 'mean'; there are those of cdmpp"):
         autotune(data, tmp_path / "c.yaml", Entry("mean", "mean"), trials=1, budget=Budget(epochs=1))
+
+
+def test_another_entry_or_budget_in_the_same_file_is_another_tuning(data, tmp_path, monkeypatch):
+    count = []
+    monkeypatch.setattr(tuning, "make", lambda *a, **k: count.append(1) or make(*a, **k))
+    for entry, epochs in (
+        (Entry("a", "lightgbm"), 1),
+        (Entry("b", "lightgbm", {"leaves": 4}), 1),
+        (Entry("a", "lightgbm"), 2),
+    ):
+        count.clear()
+        autotune(data, tmp_path / "c.yaml", entry, trials=2, budget=Budget(epochs=epochs), work=tmp_path / "w.log")
+        assert len(count) == 3  # what the entry is, and two trials

@@ -92,12 +92,49 @@ def test_finished_rows_are_kept_and_not_computed_again(two, tmp_path, monkeypatc
     assert len(work.read_text().splitlines()) == 2
     monkeypatch.setattr(evaluation, "judge", lambda *_: pytest.fail("trained again"))
     again = evaluate(two, ENTRIES[:1], protocol, work)
-    assert again.to_dict("records") == first.to_dict("records")
+    pd.testing.assert_frame_equal(again, first)
     with pytest.raises(pytest.fail.Exception):
         evaluate(two, ENTRIES[:1], replace(protocol, budget=Budget(epochs=5)), work)
 
 
+def test_two_runs_keep_their_rows_in_one_file(two, tmp_path, monkeypatch):
+    work = tmp_path / "work.jsonl"
+    protocol = replace(QUICK, splits=("within_task",), seeds=1)
+    judge = evaluation.judge
+
+    def beside(*arguments):
+        monkeypatch.setattr(evaluation, "judge", judge)
+        evaluate(two, ENTRIES[1:2], protocol, work)  # another run, which began after this one
+        return judge(*arguments)
+
+    monkeypatch.setattr(evaluation, "judge", beside)
+    evaluate(two, ENTRIES[:1], protocol, work)
+    assert len(work.read_text().splitlines()) == 2
+
+
+def test_a_share_is_of_the_tasks_that_ran_on_the_held_out_device(records, tmp_path):
+    second = made_up(devices=2)
+    kept = second.take(np.flatnonzero((second.device == 0) | (second.task < 4)))
+    path = written(kept, tmp_path / "d.tensor.h5")
+    protocol = replace(
+        QUICK, splits=("cross_device",), device="d1", share=0.5, selections=("random", "flops", "kmeans")
+    )
+    some = read_records(path)
+    with Dataset(path) as data:
+        plan = evaluation.plan_of(data, some, "cross_device", protocol, 0)
+    test = some.take(plan.test)
+    for name, positions in plan.selected.items():
+        assert len(np.unique(test.task[positions])) == 2, name  # half of four
+
+
+def test_a_model_that_is_named_twice_is_judged_once():
+    assert choose(ENTRIES, [ENTRIES[0].name] * 2) == [ENTRIES[0]]
+
+
 def test_a_foreign_work_file_is_refused(two, tmp_path):
+    (tmp_path / "w").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not a text file"):
+        evaluate(two, ENTRIES, QUICK, tmp_path / "w")
     (tmp_path / "w").write_text("hello\n")
     with pytest.raises(InputError, match="line 1 is not a finished row"):
         evaluate(two, ENTRIES, QUICK, tmp_path / "w")
@@ -318,3 +355,21 @@ def test_a_saved_model_is_judged_as_it_is_and_fine_tuned(two, tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.main(command)
     assert "no device 'd2'; there are: d0, d1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["evaluate", "D", "--device", "d1"], "--device is of the split cross_device; add it to --splits"),
+        (["evaluate", "D", "--splits", ","], "no split"),
+        (["train", "D", "-o", "O", "--criterion", "latency"], "--criterion says when to stop; it goes with --patience"),
+        (["select", "D", "-o", "O", "--seeds", "5"], "--seeds is of --judge"),
+        (["replay", "mlp", "--uarch", "zen4", "--kernels", "O", "--measure"], "--measure is of --model"),
+    ],
+)
+def test_options_that_nothing_would_read_are_refused(two, tmp_path, capsys, words, message):
+    given = [str({"D": two, "O": tmp_path / "out"}.get(word, word)) for word in words]
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["tensor", *given])
+    assert stop.value.code == 2 and message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

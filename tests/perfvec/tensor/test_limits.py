@@ -53,6 +53,7 @@ def test_a_device_that_is_twice_as_fast_is_known_from_the_other():
     records = made_up(devices=2)
     found = other_devices(records, np.random.default_rng(0))
     assert list(found) == ["d0", "d1"]
+    assert [ways.pop("schedules") for ways in found.values()] == [240, 240]
     assert max(error for ways in found.values() for error in ways.values()) < 1e-9
     assert other_devices(made_up(devices=1), np.random.default_rng(0)) == {}
 
@@ -67,7 +68,7 @@ def test_limits_of_a_file(tmp_path, capsys):
         assert not stop.code
     assert json.loads(capsys.readouterr().out) == found
     header, *rows = (tmp_path / "l.csv").read_text().splitlines()
-    assert header == "device,smallest,mean,fit"
+    assert header == "device,schedules,smallest,mean,fit"
     assert [row.split(",")[0] for row in rows] == list(found["devices"])
 
 

@@ -67,7 +67,10 @@ def test_top_k_weighs_tasks():
     group = np.array([0, 0, 1, 1])
     assert top_k(score, seconds, group, 1, {0: 2.0, 1: 1.0}) == pytest.approx((2 * 1 + 4) / (2 * 2 + 4))
     assert top_k(score, seconds, group, 1) == pytest.approx((1 + 4) / (2 + 4))
-    assert top_k(score, seconds, group, 2) == 1.0
+    assert math.isnan(top_k(score, seconds, group, 2))  # two of two are found by any scores
+    more = [np.append(values, value) for values, value in ((score, -1.0), (seconds, 3.0), (group, 1))]
+    assert top_k(*more, 2) == 3 / 4  # of group 1 alone
+    assert top_k(-more[0], *more[1:], 1) == 1.0
 
 
 def test_relevance_is_best_over_latency_within_the_group():

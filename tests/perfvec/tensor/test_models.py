@@ -306,3 +306,41 @@ def test_a_blend_is_the_geometric_mean_of_its_members(trained, records):
     parts = [np.log(blend.members[name].seconds(rows, "d0")) for name in ("trees", "network")]
     share = blend.parameters.share
     assert np.log(blend.seconds(rows, "d0")) == pytest.approx(share * parts[0] + (1 - share) * parts[1], rel=1e-6)
+
+
+def scattered(count: int = 60):
+    """Records of as many groups, one each: nothing can be ordered."""
+    return made_up(tasks=count, candidates=1)
+
+
+def test_of_records_without_a_pair_latencies_say_when_to_stop():
+    model = make("mlp", SMALL["mlp"])
+    records = scattered()
+    fresh = make("mlp", SMALL["mlp"])
+    fresh.fit(records, budget=Budget(epochs=1, patience=0), seed=0)
+    model.fit(records, budget=Budget(epochs=6, patience=2), seed=0, validation=scattered(20))
+    assert all(np.isfinite(row["shortfall"]) for row in model.curve)
+    assert model.shortfall(records) < make_untrained(records).shortfall(records)
+    ranks = make("mlp", {**SMALL["mlp"], "training": {"target": "score", "losses": {"rank": 1.0}}})
+    with pytest.raises(InputError, match="no two of a task and device"):
+        ranks.fit(records, budget=Budget(epochs=2, patience=1), seed=0, validation=scattered(20))
+
+
+def make_untrained(records):
+    model = make("mlp", {**SMALL["mlp"], "training": {"learning_rate": 1e-9}})
+    model.fit(records, budget=Budget(epochs=1), seed=0)
+    return model
+
+
+def test_all_passes_are_made_where_tasks_have_few_records():
+    records = scattered(300)
+    model = make("mlp", {**SMALL["mlp"], "training": {"batch": 32, "chunk": 4}})
+    model.fit(records, budget=Budget(epochs=10), seed=0)
+    assert [row["pass"] for row in model.curve] == list(range(1, 11))
+
+
+def test_a_training_that_learned_nothing_is_an_error():
+    with pytest.raises(InputError, match="no batch has two records"):
+        make("mlp", SMALL["mlp"]).fit(made_up(tasks=1, candidates=1), budget=Budget(epochs=3), seed=0)
+    with pytest.raises(InputError, match="no latency comes out of these"):
+        make("mlp", {**SMALL["mlp"], "training": {"target": "log", "losses": {"rank": 1.0}}})

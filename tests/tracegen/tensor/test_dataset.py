@@ -242,5 +242,8 @@ def test_what_a_merged_file_was_made_of(tmp_path):
     merge([tmp_path / "ab.tensor.h5", parts[2]], tmp_path / "abc.tensor.h5")
     with Dataset(tmp_path / "abc.tensor.h5") as data:
         sources = list(history(data.provenance))
+    merge([tmp_path / "ab.tensor.h5", tmp_path / "abc.tensor.h5"], tmp_path / "again.tensor.h5")
+    with Dataset(tmp_path / "again.tensor.h5") as data:
+        assert [file for file, _ in history(data.provenance)] == [f"{name}.tensor.h5" for name in "abc"]  # once each
     assert sources == [(f"{name}.tensor.h5", {"by": "test"}) for name in "abc"]
     assert list(history({"by": "test"})) == [("", {"by": "test"})]

@@ -315,3 +315,18 @@ def test_simulated_devices_are_a_kind_of_their_own(tmp_path):
     two = pytest.raises(InputError, match="by_target needs devices of two kinds; there are only: simulated")
     with Dataset(tmp_path / "one.tensor.h5") as data, two:
         splits.by_target(data, held_out="simulated")
+
+
+def test_tasks_are_chosen_among_those_given(data):
+    among = np.arange(3, 40, 4)
+    for select in (
+        selection.random_tasks,
+        selection.flops_first,
+        selection.joint_probability,
+        selection.cdmpp_tasks,
+        selection.kmeans_tasks,
+    ):
+        chosen = select(data, 5, among=among)
+        assert 1 <= len(chosen) <= 5 and np.isin(chosen, among).all(), select.__name__
+        with pytest.raises(InputError, match="11 tasks are asked for; there are 10"):
+            select(data, 11, among=among)

@@ -67,13 +67,23 @@ def merge(
 
 
 def history(provenance: Mapping[str, Any], file: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(file, provenance) of everything that a dataset was merged of; of itself, as the file "", where it was not."""
+    """(file, provenance) of everything that a dataset was merged of, each once; of itself, as the file "", where it was
+    not.
+    """
+    seen: set[str] = set()
+    for name, digest, origin in _origins(provenance, file, ""):
+        if digest not in seen:
+            seen.add(digest)
+            yield name, origin
+
+
+def _origins(provenance: Mapping[str, Any], file: str, digest: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     sources = provenance.get("merged")
     if not sources:
-        yield file, provenance
+        yield file, digest, provenance
         return
     for source in sources:
-        yield from history(source["provenance"], source["file"])
+        yield from _origins(source["provenance"], source["file"], source["digest"])
 
 
 def _matching(files: Sequence[Path], patterns: Sequence[str]) -> set[str]:

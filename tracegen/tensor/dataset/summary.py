@@ -18,6 +18,7 @@ def summary(dataset: Dataset) -> tuple[dict[str, Any], pd.DataFrame]:
     for index, name in enumerate(dataset.devices["name"]):
         mine = frame[frame["device"] == index]
         ok = mine[mine["error"] == Outcome.OK]
+        repeated = ok.loc[ok["repeats"] > 1, "spread"]
         quantiles = ok["seconds"].quantile([0, 0.5, 1]).tolist() if len(ok) else [None] * 3
         rows.append(
             {
@@ -28,7 +29,7 @@ def summary(dataset: Dataset) -> tuple[dict[str, Any], pd.DataFrame]:
                 "fastest_s": quantiles[0],
                 "median_s": quantiles[1],
                 "slowest_s": quantiles[2],
-                "median_spread": float(ok["spread"].median()) if len(ok) else None,
+                "median_spread": float(repeated.median()) if len(repeated) else None,
             }
         )
     document = {
