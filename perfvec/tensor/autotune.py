@@ -141,8 +141,11 @@ def autotune(
     space = SPACES[entry.model]
     trained = json.dumps([entry.parameters, asdict(budget)], sort_keys=True)
     name = f"{records.digest[:16]} {entry.model} {seed} {sha256(trained.encode()).hexdigest()[:16]}"
-    storage = None if work is None else JournalStorage(JournalFileBackend(str(Path(work))))
-    study = optuna.create_study(study_name=name, storage=storage, load_if_exists=True)
+    try:
+        storage = None if work is None else JournalStorage(JournalFileBackend(str(Path(work))))
+        study = optuna.create_study(study_name=name, storage=storage, load_if_exists=True)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # what reading another file runs into
+        raise InputError(f"{work}: is no journal of Optuna ({type(error).__name__}); name another file") from error
     done = sum(trial.state.is_finished() and trial.value is not None for trial in study.trials)
     study.sampler = optuna.samplers.TPESampler(seed=seed + done)  # one that goes on must not draw the same again
     if not done:

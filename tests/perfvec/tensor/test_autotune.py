@@ -114,3 +114,10 @@ def test_another_entry_or_budget_in_the_same_file_is_another_tuning(data, tmp_pa
         count.clear()
         autotune(data, tmp_path / "c.yaml", entry, trials=2, budget=Budget(epochs=epochs), work=tmp_path / "w.log")
         assert len(count) == 3  # what the entry is, and two trials
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00\n", b"hello\n", b'{"a": 1}\n', b"[]\n"])
+def test_a_foreign_work_file_is_one_line(data, tmp_path, content):
+    (tmp_path / "w.log").write_bytes(content)
+    with pytest.raises(InputError, match="is no journal of Optuna"):
+        autotune(data, tmp_path / "c.yaml", Entry("a", "lightgbm"), trials=2, budget=Budget(), work=tmp_path / "w.log")
