@@ -65,6 +65,8 @@ class Training:
             raise InputError(f"target {self.target!r}: expected one of {', '.join(KINDS)}")
         if not 0 < self.learning_rate < 10:
             raise InputError(f"learning_rate is above 0 and below 10, not {self.learning_rate}")
+        if self.batch < 2:
+            raise InputError(f"batch is at least 2, as one record has none to be compared with, not {self.batch}")
         for name in ("sharpness", "clip"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is above 0, not {getattr(self, name)}")
@@ -251,10 +253,6 @@ def train(
     if plateau is not None:
         network.load_state_dict(plateau.weights)
     bar.close()
-    if budget.epochs and not step and progress < 1.0:
-        raise InputError(
-            f"{len(records)} records in batches of {training.batch}: no batch has two records to learn from; give more"
-        )
     network.eval()
     network.take_penalty()
     passes = step * budget.epochs / steps if steps else 0.0

@@ -53,6 +53,8 @@ def train(
     model = make(entry.model, entry.parameters) if initial is None else load_model(initial)
     model.use(on)
     records = read_records(dataset, [model.kind]).measured()
+    if initial is None and len(records) < 2:
+        raise InputError(f"{dataset}: one measured record; a model learns from two at least")
     held: Records | None = None
     if budget.patience and initial is None:
         held, records = _held_tasks(records, validation, seed)

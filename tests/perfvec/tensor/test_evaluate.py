@@ -131,6 +131,13 @@ def test_a_model_that_is_named_twice_is_judged_once():
     assert choose(ENTRIES, [ENTRIES[0].name] * 2) == [ENTRIES[0]]
 
 
+def test_one_record_trains_no_model(tmp_path):
+    path = written(made_up(tasks=1, candidates=2), tmp_path / "one.tensor.h5")  # the second failed
+    with pytest.raises(InputError, match="one measured record"):
+        train(path, tmp_path / "m.safetensors", Entry("net", "mlp"), budget=Budget(epochs=1))
+    assert not (tmp_path / "m.safetensors").exists()
+
+
 def test_a_foreign_work_file_is_refused(two, tmp_path):
     (tmp_path / "w").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not a text file"):

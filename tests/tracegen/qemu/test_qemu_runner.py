@@ -375,8 +375,8 @@ def test_wrong_requests_are_named(tmp_path, monkeypatch):
         ([], output, {}, "no program"),
         (["true"], tmp_path / "none" / "t.h5", {}, "does not exist"),
         (["true"], tmp_path, {}, "is a folder"),
-        (["true"], output, {"max_instructions": 0}, "at least 1"),
-        (["true"], output, {"skip": -1}, "negative"),
+        (["true"], output, {"max_instructions": 0}, "must be from 1 to"),
+        (["true"], output, {"skip": -1}, "must be from 0 to"),
         (["no-such-program-here"], output, {}, "no such program in PATH"),
     ]:
         with pytest.raises(InputError, match=message):
