@@ -12,8 +12,8 @@
 # close to. Programs of GEM5's names, other runs of six of them, gnugo, k_hash, and the programs of
 # `benchmarks/uarch/label_unseen.py`, which gem5 has been run on too, are left out: no model sees what it is judged
 # on. The model and its five folds, each without a fifth of the programs and 16 machines, are made alike; the folds
-# give the model its intervals. Presets get vectors of their own, fitted to the embedded simulator's labels of GEM5's
-# programs.
+# give the model its intervals; of programs unlike those that it knows, other kinds of programs do. Presets get
+# vectors of their own, fitted to the embedded simulator's labels of GEM5's programs.
 #
 # ARCHITECTURE (mlp), WIDTH (128), LAYERS (2), INSTRUCTIONS (36000000) and MACHINES (128 a window of the labelled
 # programs) in the environment change the recipe; FOLDS="2 5" makes these folds only, and no model.
@@ -58,10 +58,13 @@ gem5=$(cd "$gem5" && pwd)
 for folder in "$gem5" "$out/programs" "$out/kernels" "$out/phases"; do
     ln -sf "$folder"/*.trace.h5 "$out/all"
 done
+ours() { # ARGUMENTS… of Python, with this repository's modules
+    PYTHONPATH="$here/..${PYTHONPATH:+:$PYTHONPATH}" "$python" "$@"
+}
 tool() { # NAME ARGUMENTS…
     name=$1
     shift
-    PYTHONPATH="$here/..${PYTHONPATH:+:$PYTHONPATH}" "$python" "$here/$name" "$@"
+    ours "$here/$name" "$@"
 }
 sampled() { # TRACES SEED OPTIONS…
     traces=$1 seed=$2
@@ -139,3 +142,4 @@ for one in 1 2 3 4 5; do
 done
 # shellcheck disable=SC2086 # the list is of words
 "$perfvec" calibrate --model "$out/model.safetensors" $given --traces "$gem5" --latencies "$gem5" -o "$model"
+ours -m benchmarks.perfvec.calibrate_unlike "$out/unlike" --model "$model" -o "$model"

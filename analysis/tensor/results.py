@@ -211,10 +211,7 @@ def evaluation(name: str, summary: pd.DataFrame) -> Section:
     columns = min(2, len(panels))
     most = int(summary.groupby(["split", "variant"]).size().max())
     figure = Figure(panels, columns, width=5.0 * columns, height=(1.2 + 0.3 * most) * -(-len(panels) // columns))
-    text = (
-        "Share of the pairs of candidates that a model orders as they were measured; marks are 95 % intervals of the "
-    )
-    text += "mean over the seeds."
+    text = "Share of the pairs of candidates that a model orders as they were measured, with 95 % intervals over seeds."
     return Section(f"{name}: how well models rank", text, figure, summary)
 
 

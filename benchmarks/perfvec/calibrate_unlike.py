@@ -1,6 +1,6 @@
 """Errors of predictions for programs of kinds that trained no model, and the interval that such programs get.
 
-    python -m benchmarks.perfvec.calibrate_unlike FOLDER [-o MODEL]
+    python -m benchmarks.perfvec.calibrate_unlike FOLDER [--model MODEL] [-o MODEL]
 
 Builds and traces the programs of `unlike/` (pointer chases, hash joins, sieves, stencils, …) in FOLDER, from where they
 loop, simulates them on every preset and compares. A trace or vector that is there already is used. With -o the model is
@@ -80,9 +80,10 @@ def traced(name: str, folder: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--model", help="the shipped one by default")
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
-    model, machines = load_model(), [load_machine(name) for name in preset_names()]
+    model, machines = load_model(given.model), [load_machine(name) for name in preset_names()]
     vectors, ways = model.machine_vectors(machines)
     programs, cycles = [], []
     for name in PROGRAMS:

@@ -191,8 +191,7 @@ def train(
     decay = training.weight_decay if share == 1.0 else 0.0  # weights that do not win stay as they are
     fused = True if on.startswith("cuda") else None  # a GPU's default launches many kernels
     optimizer = AdamW(trained, lr=training.learning_rate, weight_decay=decay, fused=fused)
-    count_of_pass = steps_of_pass(records.group, training.batch, training.chunk)
-    steps = budget.epochs * max(count_of_pass, 1)
+    steps = budget.epochs * max(steps_of_pass(records.group, training.batch, training.chunk), 1)
     other = other if other is not None and len(other[0]) else None
     plateau = Plateau(network, budget.patience) if judge is not None and budget.patience else None
     curve: list[dict[str, float]] = []
