@@ -38,10 +38,12 @@ def main() -> None:
             true, cycles = trace.simulate(machines).cycles, model.encoder.vectors(machines) @ program
             off = np.abs(cycles / true - 1)[1:]
             change = np.abs(cycles / cycles[0] - true / true[0])[1:]
-            rows += [{"preset": name, "time": one, "change": other} for one, other in zip(off, change, strict=True)]
+            pairs = zip(off, change, strict=True)
+            rows += [{"preset": name, "program": trace.name, "time": one, "change": other} for one, other in pairs]
     errors = pd.DataFrame(rows)
-    both = pd.concat([errors, errors.assign(preset="all")])
-    print(both.groupby("preset", sort=False).agg(["mean", "median", "max"]).round(4).to_string())
+    for by in ("preset", "program"):
+        both = pd.concat([errors, errors.assign(**{by: "all"})])
+        print(both.groupby(by, sort=False)[["time", "change"]].agg(["mean", "median", "max"]).round(4).to_string())
     print(f"{len(errors):,} pairs")
 
 

@@ -8,11 +8,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from programs import mixed
 
-from uarch.configuration import Machine, RelationError, machine_from_dict
+from uarch.configuration import DramMemory, Machine, RelationError, machine_from_dict
 from uarch.constraints import RULES, Rule
 from uarch.machine_files import load_machine
 from uarch.timing.ideal import IDEAL
 from uarch.timing.simulation import Simulation, new_stack
+from uarch.timing.statistics import LEVELS, MISPREDICTIONS, QUEUES
 
 LARGEST = 4096  # KiB: more would only take memory
 PROGRAM = mixed(3, 400)
@@ -84,6 +85,22 @@ def test_the_core_runs_every_machine_that_is_valid(machine, ideal):
     assert stack.sum() == cycles and stack.min() >= 0
     assert latency.max() == 65535 or latency.sum(dtype=np.int64) == cycles
     assert cycles >= len(chunk) / 32
+    counts_are_consistent(machine, simulation.statistics, endless="windows" in ideal)
+
+
+def counts_are_consistent(machine: Machine, counts: dict[str, int], *, endless: bool) -> None:
+    assert counts["mispredictions"] == sum(counts[f"mispredicted_{kind}"] for kind in MISPREDICTIONS)
+    if machine.core == "in-order":
+        assert counts["redirected_at_decode"] == 0  # all are found where branches commit
+    elif not endless:
+        for queue, field in zip(QUEUES, ("rob", "issue_queue", "load_queue", "store_queue"), strict=True):
+            assert counts[f"{queue}_occupied"] <= getattr(machine.pipeline, f"{field}_entries") * counts["cycles"]
+    for level in LEVELS:
+        assert counts[f"{level}_covered_misses"] <= counts[f"{level}_useful_prefetches"]
+        assert counts[f"{level}_late_prefetches"] <= counts[f"{level}_useful_prefetches"]
+    if isinstance(machine.memory, DramMemory):
+        lines = counts["dram_row_hits"] + counts["dram_row_misses"]
+        assert counts["memory_reads"] <= lines <= counts["memory_reads"] + counts["memory_writes"]
 
 
 def test_a_chunk_of_another_program_is_refused():
@@ -92,3 +109,11 @@ def test_a_chunk_of_another_program_is_refused():
     broken = chunk.__class__(**{**vars(chunk), "static_id": chunk.static_id + 64})
     with pytest.raises(ValueError, match="static_id is beyond the program's instructions"):
         simulation.run(broken)
+
+
+def test_a_stack_that_cannot_be_added_to_in_place_is_refused():
+    simulation = Simulation(load_machine("base"), PROGRAM.static())
+    chunk, stack = PROGRAM.chunk(), new_stack(2)
+    for other in (np.zeros((2, 2 * stack.shape[1]), np.int64)[:, ::2], stack.astype(np.int32)):
+        with pytest.raises(ValueError, match="int64 in C order"):
+            simulation.run_with_stacks(chunk, [(other, np.zeros(len(chunk), np.uint32))])

@@ -97,3 +97,18 @@ def test_lines_prefetched_before_the_count_make_no_accuracy_above_one():
     counts = dict.fromkeys(simulation.statistics, 1) | {"l1d_prefetches": 100, "l1d_useful_prefetches": 103}
     assert statistics(machine, counts)["l1d_prefetch_accuracy"] == 1.0
     assert statistics(machine, counts | {"l1d_useful_prefetches": 50})["l1d_prefetch_accuracy"] == 0.5
+
+
+def test_what_another_prefetcher_used_covers_no_miss_of_the_program():
+    """Both levels follow one stride: what the second level has fetched, the first one's prefetcher asks for."""
+    machine = load_machine("base")
+    for level in ("l1d", "l2"):
+        machine = replace_field(machine, f"{level}.prefetcher", "stride")
+    program = Program([load(1, 1)])
+    for k in range(400):
+        program.execute(0, (PAGE + 64 * k, 8, 0))
+    simulation = Simulation(machine, program.static())
+    simulation.run(program.chunk())
+    counts = simulation.statistics
+    assert counts["l1d_covered_misses"] == counts["l1d_useful_prefetches"] > 300
+    assert counts["l2_covered_misses"] < 0.1 * counts["l2_useful_prefetches"]

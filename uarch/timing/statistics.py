@@ -1,10 +1,11 @@
 """Statistics of a simulation: misses and mispredictions per thousand instructions, rates, shares, averages.
 
 They derive from the core's counters (`Simulation.statistics`). A level's demand misses are of requests that a program
-makes itself, not of those that a prefetcher above it sends. Requests for a line that is already on its way are not
-misses; `l1d_merged_mpki` counts them. Of prefetchers, as Srinath et al. (Feedback Directed Prefetching, HPCA 2007, §2):
-accuracy is the share of prefetched lines that a request used, lateness the share of these that were still on their way,
-coverage the share of would-be demand misses that found a prefetched line.
+makes itself, page-table walks among them, not of those that a prefetcher above it sends. Requests for a line that is
+already on its way are not misses; `l1d_merged_mpki` counts them. Of prefetchers, as Srinath et al. (Feedback Directed
+Prefetching, HPCA 2007, §2): accuracy is the share of prefetched lines that a request used, also one of a prefetcher
+above, lateness the share of these that were still on their way, coverage the share of would-be demand misses that found
+a prefetched line. `dram_row_hit_rate` is the share of lines whose first burst found its row open.
 """
 
 from __future__ import annotations
@@ -50,9 +51,7 @@ def statistics(machine: Machine, counts: Mapping[str, int]) -> dict[str, float]:
             "prefetches_pki": per_thousand(counts[f"{level}_prefetches"]),
             # lines that were prefetched before the count began are used in it
             "prefetch_accuracy": min(_share(counts[f"{level}_useful_prefetches"], counts[f"{level}_prefetches"]), 1.0),
-            "prefetch_coverage": _share(
-                counts[f"{level}_useful_prefetches"], counts[f"{level}_useful_prefetches"] + demand
-            )
+            "prefetch_coverage": _share(counts[f"{level}_covered_misses"], counts[f"{level}_covered_misses"] + demand)
             if counts[f"{level}_prefetches"]
             else float("nan"),
             "prefetch_lateness": _share(counts[f"{level}_late_prefetches"], counts[f"{level}_useful_prefetches"]),
@@ -67,8 +66,8 @@ def statistics(machine: Machine, counts: Mapping[str, int]) -> dict[str, float]:
     found["memory_reads_pki"] = per_thousand(counts["memory_reads"])
     found["memory_writes_pki"] = per_thousand(counts["memory_writes"])
     found["memory_gbs"] = _share(LINE_BYTES * (counts["memory_reads"] + counts["memory_writes"]), seconds) / 1e9
-    bursts = counts["dram_row_hits"] + counts["dram_row_misses"]
-    found["dram_row_hit_rate"] = _share(counts["dram_row_hits"], bursts)
+    lines = counts["dram_row_hits"] + counts["dram_row_misses"]
+    found["dram_row_hit_rate"] = _share(counts["dram_row_hits"], lines)
     for queue in QUEUES:
         occupied = _share(counts[f"{queue}_occupied"], cycles)
         found[f"{queue}_occupancy"] = occupied if machine.core == "out-of-order" else float("nan")

@@ -298,11 +298,13 @@ using Groups = Array<std::uint32_t>;
 
 // Each pair of `stacks` takes all cycles: a stack [groups, CAUSES], and of each instruction [n] its row.
 Array<std::uint16_t> run_with_stacks(Simulation& simulation, HeldChunk& chunk,
-                                     std::vector<std::pair<Stack, Groups>> stacks, const Outcomes& outcomes) {
+                                     const std::vector<std::pair<py::array, Groups>>& stacks, const Outcomes& outcomes) {
     require_program(simulation, chunk);
     const Following following(simulation.branches, outcomes);
     std::vector<StackTable> tables;
-    for (auto& [stack, groups] : stacks) {
+    for (const auto& [given, groups] : stacks) {
+        if (!py::isinstance<Stack>(given)) throw std::invalid_argument("a stack must be of int64 in C order: it is added to");
+        auto stack = py::reinterpret_borrow<Stack>(given);
         if (stack.ndim() != 2 || stack.shape(1) != CAUSES || groups.ndim() != 1 ||
             static_cast<std::size_t>(groups.shape(0)) != chunk.view.size)
             throw std::invalid_argument("a stack must be [groups, causes] and its groups as long as the chunk");
@@ -408,6 +410,7 @@ void each_counter(const Simulation& simulation, const Put& put) {
         put(prefix + "prefetches", counters.prefetches);
         put(prefix + "merged", counters.merged);
         put(prefix + "useful_prefetches", counters.useful);
+        put(prefix + "covered_misses", counters.covered);
         put(prefix + "late_prefetches", counters.late);
         put(prefix + "accesses_by_prefetchers", counters.from_prefetchers);
         put(prefix + "misses_by_prefetchers", counters.from_prefetchers_missed);

@@ -65,6 +65,13 @@ class BranchUnit {
 
     int in_flight() const { return waiting_; }
 
+    // The redirection told last is found where branches commit: a misprediction like others.
+    void found_at_commitment() {
+        --redirected_at_decode;
+        ++mispredictions;
+        ++by_kind.target;
+    }
+
     void tell_retargets(bool tell) { tells_retargets_ = tell; }
 
     std::int64_t branches = 0, mispredictions = 0;

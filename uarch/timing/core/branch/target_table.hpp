@@ -49,7 +49,7 @@ class TargetTable : public IndirectPredictor {
     std::array<Entry, WAYS>* ways_ = nullptr;  // of the jump asked for last
     Entry* hit_ = nullptr;
     Address expected_ = NOWHERE;
-    std::int64_t path_ = 0;    // 20 bits of each of the last three indirect targets, the latest lowest
+    std::uint64_t path_ = 0;   // 20 bits of each of the last three indirect targets, the latest lowest
     std::int64_t recent_ = 0;  // the last directions
     Random random_{0x1234567};
 };

@@ -22,7 +22,8 @@ struct CacheCounters {
     std::int64_t accesses = 0, misses = 0, write_backs = 0, prefetches = 0;
     std::int64_t merged = 0;      // with a miss whose line is on its way
     std::int64_t useful = 0;      // prefetched lines that a request used
-    std::int64_t late = 0;        // of these, on their way when the request came
+    std::int64_t covered = 0;     // of the useful ones, those that a demand request used first
+    std::int64_t late = 0;        // of the useful ones, those on their way when the request came
     std::int64_t from_prefetchers = 0, from_prefetchers_missed = 0;  // of accesses and misses: what a level above prefetches
 };
 

@@ -96,6 +96,7 @@ Cycle Hierarchy::touched(int level, Cache::Place place, Address address, Cycle c
     if (ready > cycle + cache.latency) answered_ = cache.source(place);
     if (flags & Cache::PREFETCHED) {
         ++cache.counters.useful;
+        ++cache.counters.covered;
         cache.counters.late += waits;
     }
     if (waits) {
@@ -202,6 +203,7 @@ Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write
             const bool waits = below.under_way(place, cycle);
             if (below.flags(place) & Cache::PREFETCHED) {
                 ++below.counters.useful;
+                below.counters.covered += demand;
                 below.counters.late += waits;
             }
             const bool passed_on = (below.flags(place) & Cache::DIRTY) && path[depth - 1] != L1I;

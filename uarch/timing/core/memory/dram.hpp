@@ -91,7 +91,7 @@ class Dram : public MainMemory {
         else if (waiting > writes_high_)
             write_some(arrival, writes_high_, arrival);
         Picoseconds ready = arrival;
-        for (std::int64_t k = 0; k < bursts_; ++k) ready = burst(line, arrival, false);
+        for (std::int64_t k = 0; k < bursts_; ++k) ready = burst(line, arrival, false, k == 0);
         bus_.mark(ready / (burst_ * bursts_));
         return ready;
     }
@@ -154,7 +154,7 @@ class Dram : public MainMemory {
             if (writes_.empty() || (done >= MIN_WRITES && next_burst_ - rp_ - rcd_ >= arrival)) break;
             const auto chosen = writes_.begin() + choose_write(decision(begin));
             const Write write = *chosen;
-            for (std::int64_t k = 0; k < bursts_; ++k) burst(write.line, begin, true);
+            for (std::int64_t k = 0; k < bursts_; ++k) burst(write.line, begin, true, k == 0);
             writes_.erase(chosen);
             close_after(write);
             ++done;
@@ -233,8 +233,8 @@ class Dram : public MainMemory {
         }
     }
 
-    // One burst, decided on as soon as the bus is about to be free; returns when it is over.
-    Picoseconds burst(Line line, Picoseconds arrival, bool writing) {
+    // One burst, decided on as soon as the bus is about to be free; returns when it is over. The first of a line counts.
+    Picoseconds burst(Line line, Picoseconds arrival, bool writing, bool first) {
         std::int64_t number, row;
         Bank& bank = bank_of(line, number, row);
         const Picoseconds now = decision(arrival);
@@ -245,14 +245,14 @@ class Dram : public MainMemory {
                 // It was waiting when the row was still open, so it went before what closed the row: row hits come first.
                 next_burst_ += burst_;
                 ++left.bursts;
-                ++counters.row_hits;
+                counters.row_hits += first;
                 bank.precharge += burst_;
                 return left.at + cl_ + burst_;
             }
         }
         if (closed_ && bank.row >= 0 && (arrival > bank.decided || bank.row != row))
             close(bank);  // after the last burst
-        ++(bank.row == row ? counters.row_hits : counters.row_misses);
+        (bank.row == row ? counters.row_hits : counters.row_misses) += first;
         if (bank.row != row) {
             bank.left[bank.oldest] = {bank.last_row, writing ? PAST : now, bank.bursts};
             bank.oldest = (bank.oldest + 1) & (LEFT - 1);

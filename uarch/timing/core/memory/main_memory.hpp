@@ -11,8 +11,8 @@
 namespace perfvec {
 
 struct MemoryCounters {
-    std::int64_t reads = 0, writes = 0;       // lines
-    std::int64_t row_hits = 0, row_misses = 0;  // bursts of a DRAM
+    std::int64_t reads = 0, writes = 0;         // lines
+    std::int64_t row_hits = 0, row_misses = 0;  // lines whose first burst found their row open, or not
 };
 
 class MainMemory {

@@ -691,7 +691,7 @@ inline void InOrderCore::redirect(const Chunk& chunk, std::size_t k, Cycle commi
         const Address pc = program_.pc[here], fall_through = pc + row.length, target = chunk.target(program_, k);
         const Redirect outcome = ideal_branches_ ? Redirect::None : branches_.fetch(pc, fall_through, target, row.flags);
         if (outcome != Redirect::None) {
-            branches_.mispredictions += outcome == Redirect::Decode;
+            if (outcome == Redirect::Decode) branches_.found_at_commitment();
             go_on_from(here, 0, pc, committed, MispredictExecute);
         } else if (target != fall_through) {
             refetch(follow(pc), FetchBandwidth);

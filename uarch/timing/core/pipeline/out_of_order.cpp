@@ -122,7 +122,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const Decoded
         wait(int_registers_.released(entries(int_registers_, row.int_destinations)) + LATE_RELEASE, FullIntRegisters);
     if (row.fp_destinations > 0)
         wait(fp_registers_.released(entries(fp_registers_, row.fp_destinations)) + LATE_RELEASE, FullFpRegisters);
-    cycle = issue_queue_.room(reorder_buffer_, cycle, operations, full);
+    cycle = issue_queue_.room<STACK>(reorder_buffer_, cycle, operations, full);
     const bool stores_hold_up = STACK && full == FullStoreQueue && cycle > unhindered;
     if (stores_hold_up) full = store_queue_.history().last(FullStoreQueue);
     if (cycle > unhindered) {
@@ -706,8 +706,7 @@ template <bool PLAIN>
 inline void OutOfOrderCore::occupy(const InFlight<PLAIN>& at, Cycle retired_at) {
     const auto held = [](std::int64_t count, std::int64_t entries, Cycle cycles) { return std::min(count, entries) * cycles; };
     occupancy.reorder_buffer += held(at.operations, reorder_buffer_.entries(), retired_at - at.renamed);
-    occupancy.issue_queue += held(at.own + at.others + at.accesses(), issue_queue_.entries(),
-                                  std::max(at.result, at.dispatched) - at.renamed);
+    occupancy.issue_queue = issue_queue_.occupied();
     occupancy.load_queue += held(at.loads, load_queue_.entries(), retired_at - at.renamed);
     occupancy.store_queue += held(at.stores, store_queue_.entries(), retired_at + TO_WRITE - at.renamed);
 }
