@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 from tqdm import tqdm
 
 from analysis.budget.coordinates import Coordinates, coordinates
@@ -37,7 +36,6 @@ _SHARE_OF_BEST = 0.15  # of the simulated points, those that look best
 _LOOKED_AT = 20_000
 _TURNS_OF_BEST = 4  # surfaces at the end, each after those that looked best by the one before were simulated
 _TURNS = (16, 32, 64, 128)  # simulated points after which the process is fitted anew
-_DEGREES = 30  # of freedom of a sample's intervals, about
 SOURCES = ("simulated", "corrected", "table", "fitted", "zero-shot", "scaled")
 
 
@@ -238,7 +236,7 @@ class SimulatedPoints:
         level: float,
         progress: bool,
     ) -> None:
-        self._width = stdtrit(_DEGREES, 0.5 + level / 2) / stdtrit(_DEGREES, 0.5 + LEVEL / 2)
+        self._level = level
         self.program, self.points, self._seconds, self.threads = program, points, seconds, threads
         self.limit = limit
         self._began = time.perf_counter()
@@ -311,11 +309,10 @@ class SimulatedPoints:
             some = rows[done : done + min(batch, max(self.affordable(), 1))]
             began = time.perf_counter()
             machines = [self.points.machine(int(row), f"point {row}") for row in some]
-            found = self.program.simulate(machines, self.threads)
+            found = self.program.simulate(machines, self.threads).at(self._level)
             self._spent += time.perf_counter() - began
             self._rows += some.tolist()
-            low, high = (found.cycles + self._width * (end - found.cycles) for end in (found.low, found.high))
-            for kept, values in ((self._cycles, found.cycles), (self._low, low), (self._high, high)):
+            for kept, values in ((self._cycles, found.cycles), (self._low, found.low), (self._high, found.high)):
                 kept += values.tolist()
             done += len(some)
             self._bar.total = max(min(self.count + self.affordable(), self.wanted), self.count)

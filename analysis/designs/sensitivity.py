@@ -86,7 +86,7 @@ def classes(values: pd.Series, *, exact: bool = False, most: int = _CLASSES) -> 
         edges = np.unique(np.nanquantile(numbers, np.linspace(0, 1, most + 1)))
         code = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 2)
         code = np.where(np.isnan(numbers), -1, code)
-        medians = pd.Series(numbers).groupby(code).median()
+        medians = pd.Series(numbers).groupby(code).quantile(0.5, interpolation="lower")  # values that occur
         names = [
             medians.get(number, float((edges[number] + edges[number + 1]) / 2)) for number in range(len(edges) - 1)
         ]

@@ -59,7 +59,7 @@ class Parts:
     interval: int  # instructions of one
     blocks: NDArray[np.float32]  # [I, 15] their projected basic-block vectors
     contexts: Sums  # by node of the calling-context tree
-    context_parent: NDArray[np.int64]  # [K]
+    context_parent: NDArray[np.int64]  # [K], -1 of the root
     context_function: NDArray[np.int64]  # [K] index of `functions`
 
     @cached_property

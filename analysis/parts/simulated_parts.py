@@ -88,7 +88,7 @@ def sampled(
         interval=0,
         blocks=np.zeros((0, 15), np.float32),
         contexts=each,
-        context_parent=np.zeros(len(names) + 1, np.int64),
+        context_parent=np.append(-1, np.zeros(len(names), np.int64)),
         context_function=np.append(0, np.arange(len(names))),
     ), costs
 

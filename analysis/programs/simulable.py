@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 from tqdm import tqdm
 
 from analysis.programs.span import Span, timed
@@ -27,6 +28,7 @@ from uarch.instructions import StaticInstructions
 from uarch.timing.simulations import Simulations, processors
 
 _TOGETHER = 64  # machines that go through a trace side by side; their caches are in memory
+_DEGREES = 30  # of freedom of a sample's intervals, about
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,12 @@ class Estimates:
     cycles: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+
+    def at(self, level: float) -> Estimates:
+        """Return the same with intervals of this level, by Student's quantiles."""
+        width = stdtrit(_DEGREES, 0.5 + level / 2) / stdtrit(_DEGREES, 0.5 + 0.95 / 2)
+        low, high = (self.cycles + width * (end - self.cycles) for end in (self.low, self.high))
+        return Estimates(self.cycles, low, high)
 
 
 class Simulable(Protocol):

@@ -100,14 +100,15 @@ function cornersOf(fields) {  // the points around a machine within the grid, wi
 }
 // Cycles of one program with the ends of their interval and their source; null where nothing was simulated.
 function simulatedAnswer(fields, program) {
+  const ranged = (cycles, low, high, source = "simulated") =>
+    low === high ? { cycles, low: NaN, high: NaN, source } : { cycles, low, high, source };
   const known = page.machines.find(one => one.simulated && one.simulated[program] !== null && same(one.fields, fields));
-  if (known) return { cycles: known.simulated[program], low: NaN, high: NaN, source: "simulated" };
+  if (known) return ranged(...["cycles", "low", "high"].map(name => known.simulated[program][name]));
   const answers = grid && grid.programs[program], corners = answers && cornersOf(fields);
   if (!corners) return null;
   if (corners.length === 1) {
-    const row = corners[0][0], source = SOURCES[answers.source[row]], exact = answers.low[row] === answers.high[row];
-    if (source === "zero-shot") return null;
-    return { cycles: answers.cycles[row], low: exact ? NaN : answers.low[row], high: exact ? NaN : answers.high[row], source };
+    const row = corners[0][0], source = SOURCES[answers.source[row]];
+    return source === "zero-shot" ? null : ranged(answers.cycles[row], answers.low[row], answers.high[row], source);
   }
   if (corners.some(([row]) => ["zero-shot", "scaled"].includes(SOURCES[answers.source[row]]))) return null;
   const mean = values => Math.exp(corners.reduce((sum, [row, weight]) => sum + weight * Math.log(values[row]), 0));
@@ -318,14 +319,14 @@ function answerBeside(program) {
 }
 const digits = (value, most = 4) => value.toLocaleString("en", { maximumSignificantDigits: Math.max(most, String(Math.trunc(Math.abs(value))).length) });
 function showPredictions(possible) {
-  const simulated = page.programs.every((_, k) => simulatedAnswer(machine, k));  // then predict answers with that, too
-  const known = simulated ? undefined : page.machines.find(one => one.cycles && same(one.fields, machine));
+  const bare = page.programs.map((_, k) => !simulatedAnswer(machine, k));  // of the others predict says what stands here
+  const known = bare.some(one => one) ? page.machines.find(one => one.cycles && same(one.fields, machine)) : undefined;
   const heads = ["program", "time, ms", "cycles", "CPI", `beside ${start.name}`, ...(known ? ["cycles, as predict says"] : []),
     "source", ...(grid ? ["95 % of cycles"] : [])].map(head => head.replace("95 %", `${100 * (grid?.level ?? 0.95)} %`));
   const body = page.programs.map((program, k) => {
     const now = answerBeside(k), seconds = now.cycles / machine.frequency_ghz / 1e9;
-    const values = [seconds * 1e3, now.cycles, now.cycles / program.instructions, now.ratio, ...(known ? [known.cycles[k]] : [])];
-    const texts = [digits(values[0]), digits(values[1]), values[2].toFixed(3), `${values[3].toFixed(3)} ×`, digits(values[4] ?? 0)];
+    const values = [seconds * 1e3, now.cycles, now.cycles / program.instructions, now.ratio, ...(known ? [bare[k] ? known.cycles[k] : NaN] : [])];
+    const texts = [digits(values[0]), digits(values[1]), values[2].toFixed(3), `${values[3].toFixed(3)} ×`, Number.isNaN(values[4] ?? NaN) ? "–" : digits(values[4])];
     const cells = values.map((value, column) => {
       const cell = element("td", {}, possible ? texts[column] : "–");
       if (possible) cell.dataset.value = value;
@@ -341,7 +342,7 @@ function showPredictions(possible) {
     element("thead", {}, element("tr", {}, ...heads.map((head, k) => element("th", { className: k ? "" : "text" }, head)))),
     element("tbody", {}, ...body));
   if (known) at("told").append(element("li", { className: "quiet" }, `predict has a trained or fitted vector of ${known.name}; ` +
-    "the other numbers are the encoder's, as in a sweep."));
+    "the other zero-shot numbers are the encoder's, as in a sweep."));
   if (grid && possible && page.programs.every((_, k) => !simulatedAnswer(machine, k)))
     at("told").append(element("li", { className: "quiet" }, `Beyond the simulated grid around ${grid.base} (${grid.fields.join(", ")}): ` +
       "the model answers alone."));
@@ -363,7 +364,8 @@ function showHead(possible) {  // the answer for the chosen program
   const beside = changed ? `, ${now.ratio.toFixed(3)} times what it takes on ${start.name}` : "";
   at("sentence").textContent = `${name} takes ${inUnits(seconds).join(" ")} on ${here}: ` +
     `${(now.cycles / page.programs[program].instructions).toFixed(3)} cycles per instruction${beside}.`;
-  at("source").textContent = `Source: ${TOLD[now.source] ?? now.source}` +
+  const sampled = now.source === "simulated" && !Number.isNaN(now.low);
+  at("source").textContent = `Source: ${sampled ? "simulated by a sample" : TOLD[now.source] ?? now.source}` +
     (Number.isNaN(now.low) ? "" : `, ${100 * grid.level} % interval ${relative(now.low, now.cycles)} to ${relative(now.high, now.cycles)}`);
 }
 const relative = (end, cycles) => `${end < cycles ? "−" : "+"}${digits(Math.abs(100 * (end / cycles - 1)), 2)} %`;

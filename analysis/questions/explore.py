@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from analysis.designs.sweep import encoder_of, require_model
+from analysis.programs.simulable import Estimates
 from analysis.questions.attribute import IDEAL, MOST_GROUPS, coalition_weights, load_ideal
 from analysis.questions.explored import Explored, to_page
 from analysis.questions.novelty import unlike
@@ -102,7 +102,7 @@ def contents(
     each += [("trained the model", m) for m in (*model.machines, *model.fitted_machines)]
     vectors, sources = model.machine_vectors([machine for _, machine in each])
     known = vectors @ np.stack([program.vector for program in programs]).T
-    simulated = {} if explored is None else dict(enumerate(_or_none(explored.starts)))
+    simulated = [] if explored is None else [_ranges(one, len(begin)) for one in explored.starts]
     names = distinct([program.program for program in programs])
     full = {core: with_l3(machine) for core, machine in examples.items()}
     return {
@@ -116,7 +116,7 @@ def contents(
                 "kind": kind,
                 "fields": of_machine(machine),
                 "cycles": None if source == "encoder" else row.tolist(),
-                "simulated": simulated.get(number),
+                "simulated": [ranges[number] for ranges in simulated] if simulated and number < len(begin) else None,
             }
             for number, ((kind, machine), row, source) in enumerate(zip(each, known, sources, strict=True))
         ],
@@ -142,8 +142,13 @@ def starts(machines: Sequence[Machine]) -> list[Machine]:
     return [*machines, *(load_machine(name) for name in preset_names())]
 
 
-def _or_none(cycles: NDArray[np.float64]) -> list[list[float | None]]:
-    return [[None if np.isnan(value) else value for value in row] for row in cycles.tolist()]
+def _ranges(found: Estimates | None, count: int) -> list[dict[str, float] | None]:
+    """Cycles and the ends of their interval of each of so many machines, None of those that were not simulated."""
+    if found is None:
+        return [None] * count
+    each = zip(found.cycles.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
+    ranges = [{"cycles": cycles, "low": low, "high": high} for cycles, low, high in each]
+    return [*ranges, *[None] * (count - len(ranges))]
 
 
 def with_l3(machine: Machine) -> Machine:

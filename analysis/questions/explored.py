@@ -20,6 +20,7 @@ from analysis.budget.budget import Answer, answer, shares
 from analysis.budget.within import within
 from analysis.designs.design import Design, first_points, grid_design
 from analysis.designs.outcome import Outcome
+from analysis.programs.simulable import Estimates
 from analysis.programs.targets import Target
 from perfvec.intervals.level import DEFAULT_LEVEL
 from perfvec.machines.columns import cycles_of_columns
@@ -45,14 +46,14 @@ _FOR_STARTS = 0.25  # of the budget, at most: the machines that the page begins 
 
 @dataclass(frozen=True)
 class Explored:
-    """Answers of each program (None: it has only a vector) over a `design` around `base`, and simulated cycles
-    [machines, programs] of the machines that the page begins at, NaN where there was no time for them.
+    """Answers of each program (None: it has only a vector) over a `design` around `base`, and for each program the
+    simulated cycles of those machines that the page begins at for which there was time, the first ones.
     """
 
     base: Machine
     design: Design
     answers: Sequence[Answer | None]
-    starts: NDArray[np.float64]
+    starts: Sequence[Estimates | None]
     level: float = DEFAULT_LEVEL
 
 
@@ -98,7 +99,7 @@ def ask(
     parts = shares([target.simulable for target in targets], seconds)
     if not any(parts):
         return None
-    known = np.full((len(starts), len(targets)), np.nan)
+    known: list[Estimates | None] = [None] * len(targets)
     answers: list[Answer | None] = []
     for number, (target, share) in enumerate(zip(targets, parts, strict=True)):
         if target.simulable is None:
@@ -124,7 +125,7 @@ def ask(
             room = _FOR_STARTS * share * found.simulated / max(found.seconds, 1e-9)
             fit = starts if room >= len(starts) else starts[: int(room)]
             if fit:
-                known[: len(fit), number] = target.simulable.simulate(fit).cycles
+                known[number] = target.simulable.simulate(fit).at(level)
     return Explored(base, design, answers, known, level)
 
 

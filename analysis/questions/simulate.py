@@ -373,13 +373,17 @@ def _number(value: float) -> str:
 
 
 def headline(frame: pd.DataFrame) -> Headline:
-    """The CPI on the fastest machine by the geometric mean of times, and what most cycles beside retiring go to."""
+    """The CPI on the fastest machine by the geometric mean of times, and what most cycles beside retiring go to.
+
+    Of several programs the CPI is the geometric mean too, and shares are means: each program weighs the same.
+    """
     programs = list(dict.fromkeys(map(str, frame["program"])))
     mean = np.log(frame["seconds"]).groupby(frame["uarch"], sort=False).mean()
     fastest = str(mean.idxmin())
     own = frame[frame["uarch"] == fastest]
-    groups = groups_of(own).mean()
-    stalls = groups.drop("retiring").sort_values(ascending=False)
+    groups = groups_of(own)
+    shares = groups.div(groups.sum(axis=1), axis=0).mean()
+    stalls = shares.drop("retiring").sort_values(ascending=False)
     number, unit = duration(float(np.exp(mean.min())))
     sentence = f"{joined(programs)} {'takes' if len(programs) == 1 else 'take'} {number} {unit} on {fastest}"
     if len(programs) > 1:
@@ -388,19 +392,22 @@ def headline(frame: pd.DataFrame) -> Headline:
         sentence += (
             f", the fastest of {len(mean)} machines, {np.exp(mean.max() - mean.min()):.2f} times on {mean.idxmax()}"
         )
-    whole = float(groups.sum())
-    sentence += f". {percent(float(groups['retiring']) / whole)} of the cycles retire instructions"
+    whose = "the cycles" if len(programs) == 1 else "a program's cycles, in the mean,"
+    sentence += f". {percent(float(shares['retiring']))} of {whose} retire instructions"
     if stalls.iloc[0] > 0:
-        sentence += f"; most of the others go to {stalls.index[0]} ({percent(float(stalls.iloc[0]) / whole)})"
+        sentence += f"; most of the others go to {stalls.index[0]} ({percent(float(stalls.iloc[0]))})"
     source = "simulated, every instruction"
-    if own["half_width"].any():
-        source = "simulated by a sample; intervals stand beside the numbers"
+    if sampled := np.count_nonzero(own["half_width"]):
+        some = "" if sampled == len(own) else f", {sampled} of {len(own)} programs"
+        source = f"simulated{some} by a sample; intervals stand beside the numbers"
         if len(own) == 1:
             cycles, half = float(own["cycles"].iloc[0]), float(own["half_width"].iloc[0])
             source = f"simulated by a sample, {interval(cycles, cycles - half, cycles + half, 0.95)}"
     elif len(own) == 1:
         sentence += f". {count(float(own['cycles'].iloc[0]))} cycles in all"
-    return Headline(f"{own['cpi'].mean():.3g}", f"cycles per instruction on {fastest}", f"{sentence}.", source)
+    cpi = float(np.exp(np.log(own["cpi"]).mean()))
+    unit = "cycles per instruction" if len(programs) == 1 else "cycles per instruction (geometric mean)"
+    return Headline(f"{cpi:.3g}", f"{unit} on {fastest}", f"{sentence}.", source)
 
 
 def sections(frame: pd.DataFrame) -> list[Section]:

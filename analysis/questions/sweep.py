@@ -228,8 +228,9 @@ def _important(importance: pd.DataFrame) -> list[str]:
     return [
         "",
         table_text(importance.groupby("program", sort=False).head(8).reset_index(drop=True)),
-        "first_order: share of the variance by the field alone; best: its value with",
-        "the least mean (of a search: in the best point); range: largest mean over least.",
+        "first_order: share of the variance by the field alone; fields that a constraint",
+        "ties overlap; best: its value with the least mean (of a search: in the best",
+        "point); range: largest mean over least.",
     ]
 
 

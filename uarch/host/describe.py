@@ -21,6 +21,7 @@ from uarch.constraints import (
     IN_ORDER,
     ITTAGE,
     MICROCODES,
+    RULES,
     SMALL_PAGE,
     STREAM,
     TAGGED,
@@ -42,6 +43,7 @@ _CROSSBAR, _TO_MEMORY = 2, 10  # both ways, behind a level and behind the last o
 _DELAYS = (1, 3, 5, 8, 12)
 _GEM5_COSTS, _NATIVE_COSTS = (16.9, 17.2, 18.5, 20.1, 24.0), (11.1, 13.0, 14.9, 17.8, 21.6)
 _LINE = 64  # bytes
+_MOST_WAYS = int(RULES["l3.associativity"].high)
 _MOST_TAKEN, _DISTURBED = 4, 0.15  # branches in a cycle
 _TABLE_MISSES = 0.8  # of the jumps `an order of 64` by a target table (tests/uarch/host/test_describe.py)
 # Cycles of a loop of system calls that take no time in the kernel (tests/uarch/host/test_describe.py simulates it).
@@ -295,9 +297,10 @@ def _caches(put: Any, values: dict[str, Any], told: Told, found: Measurements) -
             values[level] = dict(values["l2"])
             for field in values[level]:
                 put(f"{level}.{field}", values[level][field], ASSUMED, "as l2")
-        size, ways = cache.size_kib, ways_of(cache.size_kib, cache.associativity)
-        put(f"{level}.size_kib", size, TOLD, "sysfs")
-        put(f"{level}.associativity", ways, TOLD, "sysfs")
+        size, ways = geometry(cache.size_kib, cache.associativity)
+        for field, value, own in (("size_kib", size, cache.size_kib), ("associativity", ways, cache.associativity)):
+            origin = (TOLD, "sysfs") if value == own else (ASSUMED, f"sysfs: {own}; the sets are a power of two")
+            put(f"{level}.{field}", value, *origin)
         seen = seen_size(found, level)
         if level == "l3" and seen is not None and seen < _SHARE * size:
             eighth = 1 << max(int(np.log2(seen)) - 3, 4)  # with 8 to 15 ways the sets are a power of two
@@ -399,13 +402,18 @@ def _system_calls(put: Any, values: dict[str, Any], family: str | None, found: M
         put(f"system_calls.{kind}", max(round(cycles) - own, 0), MEASURED, f"{cycles:,.0f} cycles, {_CALLED[kind]}")
 
 
-def ways_of(size_kib: int, ways: int) -> int:
-    """Ways with which the sets are a power of two, the told ones where they are."""
-    lines = size_kib * 16
-    for count in (ways, 16, 12, 8, 20, 24, 4, 2, 1):
-        if lines % count == 0 and (lines // count) & (lines // count - 1) == 0:
-            return count
-    return 1
+def geometry(size_kib: int, ways: int) -> tuple[int, int]:
+    """Return the size and the ways nearest to the told ones with which the sets are a power of two.
+
+    Of a cache in slices they need not be: the size is kept where some number of ways allows it.
+    """
+    lines, ways = size_kib * 16, min(ways, _MOST_WAYS)
+    odd = lines // (lines & -lines)
+    able = [odd << k for k in range(_MOST_WAYS.bit_length()) if odd << k <= min(lines, _MOST_WAYS)]
+    if able:
+        return size_kib, min(able, key=lambda count: abs(math.log(count / ways)))
+    sets = 1 << max(round(math.log2(lines / ways)), 4)
+    return sets * ways // 16, ways
 
 
 def seen_size(found: Measurements, level: str) -> float | None:

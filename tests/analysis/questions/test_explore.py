@@ -11,11 +11,11 @@ from selenium.webdriver.common.keys import Keys
 
 from analysis.designs.design import first_points, grid_design
 from analysis.designs.sweep import answered
-from analysis.programs.simulable import SimulableTrace
+from analysis.programs.simulable import Estimates, SimulableTrace
 from analysis.programs.targets import Target, target_of_vector
 from analysis.questions import attribute
 from analysis.questions.explore import contents, explore, starts, stops
-from analysis.questions.explored import around, ask
+from analysis.questions.explored import Explored, around, ask
 from analysis.questions.predict import predict
 from support.errors import InputError
 from tests.analysis.vectors import program, shipped
@@ -443,7 +443,7 @@ def test_a_larger_cache_between_the_grids_values_is_not_slower(browser, explored
     put(browser, "l2.size_kib", 4096)  # beyond the grid
     assert source(browser)[0][0] == "zero-shot"
     assert "the model answers alone" in told(browser)
-    assert found.starts[:, 1] == pytest.approx(np.nan, nan_ok=True)
+    assert found.starts[1] is None
 
 
 @pytest.mark.slow
@@ -453,7 +453,20 @@ def test_where_the_page_begins_is_simulated(browser, explored_page):
     for number, machine in enumerate(starts([load_machine("base")])[:4]):
         begin_at(browser, machine.name)
         assert source(browser)[0][0] == "simulated"
-        assert numbers(browser)[0, 1] == found.starts[number, 0]
+        assert numbers(browser)[0, 1] == found.starts[0].cycles[number]
+
+
+@pytest.mark.slow
+def test_a_sampled_program_has_its_interval_and_a_bare_vector_what_predict_says(browser, tmp_path):
+    machine = load_machine("base")
+    sampled = Estimates(*(np.array([cycles]) for cycles in (5e6, 4.8e6, 5.2e6)))
+    found = Explored(machine, grid_design(machine, VARY), [None, None], [sampled, None])
+    browser.open(explore(tmp_path / "e.html", shipped(), PROGRAMS, [machine], explored=found))
+    assert source(browser) == [["simulated", 4.8e6, 5.2e6], ["zero-shot", None, None]]
+    text = browser.js("return document.getElementById('source').textContent")
+    assert text == "Source: simulated by a sample, 90 % interval −4 % to +4 %"
+    known = predict(shipped(), PROGRAMS[1:], [machine])["cycles"].iloc[0]
+    assert numbers(browser)[:, 4] == pytest.approx([np.nan, known], nan_ok=True)
 
 
 def test_a_grid_around_each_preset_can_be():

@@ -18,7 +18,9 @@ from analysis.questions import profile
 from analysis.questions.explore import explore
 from analysis.results.headline import count, duration, interval, joined, percent
 from analysis.results.result import Result
+from perfvec.representation.live_points import live_points_of_trace
 from tests.analysis.vectors import program, shipped
+from tracegen.live_points.live_points import save
 from uarch.machine_files import load_machine
 
 GRID = {"l1d.size_kib": [16, 32, 64], "l2.size_kib": [256, 512], "branch_predictor.kind": ["bimode", "tage"]}
@@ -35,6 +37,7 @@ PAGES = (
     "simulate",
     "profile",
     "profile-two",
+    "profile-sampled",
     "diff",
     "phases",
     "characterise",
@@ -83,6 +86,11 @@ def result(request):
         small = request.getfixturevalue("small_model")
         return profile.result(request.getfixturevalue("both")[0], predicted(small, machines))
 
+    def sampled_parts() -> Result:
+        path = request.getfixturevalue("tmp_path_factory").mktemp("points") / "p.livepoints.h5"
+        save(live_points_of_trace(request.getfixturevalue("small_model"), traces()[0], units=64, progress=False), path)
+        return api.profile(path, "base", simulate=True)
+
     def report() -> Result:
         small = request.getfixturevalue("small_model")
         return api.report([str(path) for path in traces()], ["base"], budget=3, model=small)
@@ -99,6 +107,7 @@ def result(request):
         "simulate": lambda: api.simulate(traces(), ["base", "cortex-a53"]),
         "profile": lambda: api.profile(traces()[0], "base", simulate=True),
         "profile-two": predicted_parts,
+        "profile-sampled": sampled_parts,
         "diff": lambda: api.diff(*traces(), "base", simulate=True),
         "phases": lambda: api.phases(traces()[0], interval=5000),
         "characterise": lambda: api.characterise(traces()[0]),

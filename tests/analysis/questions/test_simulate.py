@@ -1,6 +1,7 @@
 """Simulated answers: counts of a program that can be counted by hand, and stacks that add up whatever the grouping."""
 
 import json
+import math
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,18 @@ from analysis.questions.difference import diff, difference_text
 from analysis.questions.difference import to_json as difference_json
 from analysis.questions.profile import annotate, annotation_json, annotation_text, profile, profile_text
 from analysis.questions.profile import to_json as profile_json
-from analysis.questions.simulate import Span, groups_of, named_traces, sections, shown, shown_stack, simulate, to_json
+from analysis.questions.simulate import (
+    Span,
+    groups_of,
+    headline,
+    named_traces,
+    sections,
+    shown,
+    shown_stack,
+    simulate,
+    to_json,
+)
+from analysis.results.headline import percent
 from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.formats.latency import LatencyFile
@@ -148,6 +160,18 @@ def test_the_terminal_has_80_columns_and_json_is_complete(frame):
     assert sum(first["stack"].values()) == first["cycles"]
     assert first["l3_mpki"] is not None and document["simulations"][1]["l3_mpki"] is None
     assert len(sections(frame)) == 2
+
+
+def test_the_headline_weighs_programs_alike_and_counts_those_that_were_sampled(traces):
+    frame = simulate(list(traces), MACHINES, progress=False)
+    cost = np.log(frame["seconds"]).groupby(frame["uarch"]).mean()
+    own = frame[frame["uarch"] == cost.idxmin()]
+    said = headline(frame)
+    assert said.number == f"{math.sqrt(own['cpi'].prod()):.3g}" and "geometric mean" in said.unit
+    assert f"{percent((own['stack.retiring'] / own['cycles']).mean())} of a program's cycles" in said.sentence
+    first = frame["program"] == own["program"].iloc[0]
+    sampled = headline(frame.assign(half_width=np.where(first, 1000.0, 0.0)))
+    assert sampled.source.startswith("simulated, 1 of 2 programs by a sample")
 
 
 def test_what_cannot_be_simulated_is_told(traces):

@@ -69,6 +69,8 @@ def made_up(memory: float = 400.0, l3: float = 50.0) -> Measurements:
         ("AuthenticAMD", 25, 1, "zen3"),
         ("AuthenticAMD", 25, 0x61, "zen4"),
         ("AuthenticAMD", 26, 0x02, "zen5"),
+        ("AuthenticAMD", 26, 0x50, "zen6"),
+        ("AuthenticAMD", 23, 0x50, "zen"),
         ("AuthenticAMD", 23, 0x31, "zen2"),
         ("GenuineIntel", 6, 0x8F, "golden-cove"),
         ("GenuineIntel", 6, 0x55, "skylake"),
@@ -389,9 +391,24 @@ def test_the_file_is_a_machine_and_says_where_its_fields_come_from(tmp_path):
 
 
 def test_a_cache_whose_sets_are_no_power_of_two_keeps_its_size():
-    assert descriptions.ways_of(1280, 20) == 20
-    assert descriptions.ways_of(49152, 12) == 12
-    assert descriptions.ways_of(32, 8) == 8
+    assert descriptions.geometry(1280, 20) == (1280, 20)
+    assert descriptions.geometry(49152, 12) == (49152, 12)
+    assert descriptions.geometry(32, 8) == (32, 8)
+    assert descriptions.geometry(30720, 12) == (30720, 15)  # slices that are no power of two
+    assert descriptions.geometry(36864, 12) == (36864, 9)
+    assert descriptions.geometry(25600, 10) == (25600, 25)
+    assert descriptions.geometry(107_520, 15) == (122_880, 15)  # 105 ways are too many
+
+
+def test_a_cache_in_seven_slices_is_a_machine_that_says_what_is_assumed():
+    told = replace(ZEN3, caches={**ZEN3.caches, "l3": ToldCache(107_520, 15, 64)})
+    found = made_up()
+    del found.latency["l3"]
+    fields = describe(told, found, "2026-11-28").fields
+    assert fields["l3.size_kib"] == descriptions.Field(
+        descriptions.ASSUMED, "sysfs: 107520; the sets are a power of two"
+    )
+    assert fields["l3.associativity"].origin == descriptions.TOLD
 
 
 def test_a_busy_machine_is_told():
