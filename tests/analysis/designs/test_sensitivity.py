@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.designs.sensitivity import sensitivity
+from analysis.designs.sensitivity import first_order, sensitivity
 
 
 def test_an_additive_function_on_a_grid():
@@ -28,6 +28,13 @@ def test_ishigami_from_a_sample():
     assert found["x1"] == pytest.approx(0.3139, abs=0.02)
     assert found["x2"] == pytest.approx(0.4424, abs=0.02)
     assert found["x3"] == pytest.approx(0.0, abs=0.01)
+
+
+def test_what_chance_would_explain_is_taken_off_a_sample():
+    """Means 0.5 and 4.5 explain 16 of 17; one class more than one takes a half of the rest off, for four points."""
+    y, place = np.array([0.0, 1.0, 4.0, 5.0]), np.array([0, 0, 1, 1])
+    assert first_order(y, place, exact=True) == pytest.approx(16 / 17)
+    assert first_order(y, place, exact=False) == pytest.approx(16 / 17 - 1 / 17 / 2)
 
 
 def test_the_best_of_a_search_is_its_best_points():
