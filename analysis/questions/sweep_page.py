@@ -84,7 +84,7 @@ def sections(
     parts = [
         Section("Time" if outcome_of(frame) == "seconds" else "Objective", told, plot(frame, heat), kept, source=source)
     ]
-    text = "Share of the variance that a field alone explains (first-order Sobol' index). Fields that a constraint ties overlap."
+    text = "Share of the variance that a field alone explains (first-order Sobol' index); those of tied fields overlap."
     parts.append(Section("What matters", text, plot_sensitivity(importance), importance, source=source))
     parts.append(_front_section(frame, importance, source))
     text = f"The best of each program come first. {told_of_best(chosen)}"

@@ -65,6 +65,11 @@ def test_a_machine_left_out_of_the_table_is_fitted_from_seen_programs(data):
     assert fitted["error"].item() < 0.15
 
 
+def test_a_bias_above_0_is_a_prediction_that_is_too_slow(pooled):
+    bias = pooled["predicted_cycles"] / pooled["simulated_cycles"] - 1
+    assert np.allclose(pooled["bias"], bias) and np.allclose(pooled["error"], bias.abs())
+
+
 def test_tables_by_hand():
     rows = [
         ("a", "x", "seen", "seen", 110.0, 100.0),
@@ -84,6 +89,15 @@ def test_tables_by_hand():
     assert by(pairs, "uarch")["worst"].tolist() == pytest.approx([0.1, 0.1, 0.5])
     with pytest.raises(InputError, match="by program or by uarch"):
         by(pairs, "isa")
+
+
+def test_a_summary_by_hand():
+    """Four errors, 0.1 to 0.3: the 90th percentile is seven tenths of the way from the third to the last."""
+    error = [0.1, 0.3, 0.2, 0.2]
+    pairs = pd.DataFrame({"program": list("aabb"), "uarch": list("xyxy"), "error": error, "bias": [-0.1, 0.3, 0.2, 0]})
+    (row,) = summary(pairs.assign(programs="seen", uarchs="seen")).to_dict(orient="records")
+    expected = {"mean": 0.2, "median": 0.2, "p90": 0.27, "worst": 0.3, "bias": 0.1, "worst_program": 0.2}
+    assert {key: row[key] for key in expected} == pytest.approx(expected)
 
 
 def test_the_document_has_the_keys_that_scripts_rely_on(pooled):

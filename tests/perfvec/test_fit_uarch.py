@@ -71,6 +71,9 @@ def test_fitting_to_times_comes_closer_than_the_prior(data, measured, vectors, t
     prior = np.abs(fitted.posterior.prior_errors).mean()
     errors = [abs(float(again.vector @ vectors[name].vector) / value - 1) for name, value in cycles.items()]
     assert np.mean(errors) < prior
+    table = fitted.table
+    assert table["left_out_error"].abs().min() > 0.001
+    assert np.allclose(table["left_out"] / table["seconds"] - 1, table["left_out_error"])
     assert again.provenance["prior"] == "mean of the table"
     assert len(again.provenance["traces"]) == 2
 
@@ -201,6 +204,8 @@ def test_repetitions_are_averaged_and_contradictions_refused(vectors):
     with pytest.raises(InputError, match=r"contradictory times, 1 and 1\.5"):
         gather([Time("a", 1.0, 0.0), Time("a", 1.5, 0.0)], [vector, vector], 1e9)
     gather([Time("a", 1.0, 0.2), Time("a", 1.5, 0.2)], [vector, vector], 1e9)  # within their uncertainty
+    alike, _ = gather([Time("a", 10.0, 1.0)] * 2, [vector, vector], 1e9)
+    assert alike.uncertainty == pytest.approx([0.1 / np.sqrt(2)])
 
 
 def test_a_vector_of_another_trace_is_refused(data, vectors):

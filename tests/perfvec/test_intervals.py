@@ -19,6 +19,7 @@ from analysis.designs.design import grid_design
 from analysis.designs.table import best, fields_of
 from analysis.questions import novelty, predict, sweep_tables
 from benchmarks.perfvec.calibrate_unlike import calibrate_unlike
+from perfvec.evaluate import evaluate
 from perfvec.intervals.calibrate import calibrate, coverage
 from perfvec.intervals.calibration import (
     LEVELS,
@@ -34,7 +35,7 @@ from perfvec.intervals.calibration import (
 )
 from perfvec.intervals.conformal import hierarchical_quantiles
 from perfvec.intervals.level import least_groups, require_level
-from perfvec.intervals.novelty import program_isolation
+from perfvec.intervals.novelty import program_isolation, program_neighbours
 from perfvec.intervals.predicted import around, half_widths
 from perfvec.machines.machine_vector import MachineVector
 from perfvec.model import load_model, save_model
@@ -116,6 +117,9 @@ def test_the_scale_follows_the_distance():
     assert scale.of(1.0, [0.3, 1.0, 2.5, np.nan]).tolist() == pytest.approx([1.0, 1.0, 2.5, 1.0])
     assert fit_scale(errors(0.1 / distance, range(5), distance=distance)).slope == 0.0  # never narrower farther away
     assert fit_scale(errors([0.1, 0.2], [0, 1], distance=[0.1, 0.9])).slope == 0.0  # too few to say
+    distance = np.repeat([1.0, 4.0, 16.0], 3)
+    error = np.sqrt(distance) * np.array([1] * 8 + [100])  # one pair of nine is no program
+    assert fit_scale(errors(error, np.repeat(range(3), 3), distance=distance)).slope == pytest.approx(0.5)
 
 
 def test_half_widths_by_hand():
@@ -239,6 +243,15 @@ def test_isolation_is_the_distance_to_the_kth_nearest(data):
         expected = np.sort(1 - cosine, axis=1)[:, min(k, len(known)) - 1]
         assert program_isolation(model, 7 * asked, k) == pytest.approx(expected)
     assert program_isolation(replace(data.model, program_vectors=None), asked, 1) is None
+
+
+def test_the_usual_distance_is_that_of_the_loneliest(data):
+    """Two programs at 0.1 from each other, a third at 0.3 from the nearer of them."""
+    angles = np.arccos([1.0, 0.9, 0.7]) * [1, 1, -1]
+    known = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    model = replace(data.model, programs=data.model.programs[:1] * 3, program_vectors=known)
+    found = program_neighbours(model, np.array([[0.0, 1.0]]))
+    assert found is not None and found.usual == pytest.approx(0.3)
 
 
 def test_unlike_programs_have_at_least_the_width_of_such(data, calibrated, vector):
@@ -366,6 +379,9 @@ def test_calibrating_on_folds(data):
     assert np.isfinite(known.quantile(0.6)) and known.quantile(0.9) == math.inf
     assert found.warnings == []
     assert found.model.digest == data.model.digest
+    judged = evaluate(folds_of(data), data.traces, data.latencies, progress=False)
+    judged = judged[judged["programs"] == "unseen"]
+    assert np.allclose(pairs["error"], np.log(judged["simulated_cycles"] / judged["predicted_cycles"]))
     vector = represent(data.model, data.traces / "qsort.trace.h5", progress=False)
     seen = pairs[pairs["program"] == "qsort"].set_index("uarch")["error"]
     frame = predict.predict(found.model, [vector], list(data.machines), level=0.6)
@@ -383,6 +399,7 @@ def test_machines_that_a_fold_never_met_calibrate_the_encoder(data):
     assert set(found.pairs["way"]) == {"encoder", "fitted"}
     encoder = found.pairs[found.pairs["way"] == "encoder"]
     assert (encoder["machine_distance"] > 0).all()
+    assert (found.pairs.loc[found.pairs["way"] == "fitted", "machine_distance"] == 0).all()
     assert len(encoder) == 2 * 4
     assert len(found.warnings) == 2 and "too few for 0.9: 9 are needed of each" in found.warnings[0]
 

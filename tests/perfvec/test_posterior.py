@@ -94,6 +94,11 @@ def test_left_out_errors_are_those_of_fits_without_the_program(monkeypatch):
         assert found.left_out_errors[program] == pytest.approx(error, rel=1e-6)
 
 
+def test_a_prior_of_twice_the_time_is_off_by_plus_1():
+    found = fit(Observations(np.array([[2.0]]), np.array([1.0]), np.array([0])), np.array([1.0]))
+    assert found.prior_errors.tolist() == [1.0]
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 8), st.floats(0.01, 100.0))
 def test_no_observed_program_gets_a_negative_time(seed, programs, contrast):

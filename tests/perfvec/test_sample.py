@@ -144,6 +144,22 @@ def test_intervals_of_skewed_strata_cover():
     assert share / 60 < 0.2
 
 
+def test_units_without_signatures_have_the_variance_of_the_first_phase():
+    """1,000 of 4,000 units, all drawn, whose variance is 1: 4,000² · (1 − 1/4) / 1,000."""
+
+    class Values(OneNumber):
+        units, instructions, unit = 4000, 4000 * UNIT, np.arange(1000)
+
+        def represent(self, slots):
+            return np.where(slots % 2, 1.0, -1.0)[:, None]
+
+    strata = sampling.Strata(np.zeros(1000, np.int32), np.array([1000]))
+    drawn = Sample(OneMachine(), Values(), strata=strata)
+    drawn.draw(1000, progress=False)
+    factors = drawn.estimate().factors
+    assert (factors.T @ factors).item() == pytest.approx(12_000)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("there", "apart"), [(12, True), (6, True), (5, False)])
 def test_rare_units_are_strata_of_their_own_where_the_pool_has_six(there, apart):

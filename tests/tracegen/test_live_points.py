@@ -14,11 +14,12 @@ from analysis.parts import simulated_parts
 from support.errors import InputError
 from support.seal import seal
 from tests.command import perfvec, succeeding
-from tests.uarch.programs import mixed
+from tests.uarch.programs import Instruction, Program, mixed
 from tracegen.binary.source_lines import source_lines
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.live_points import _core
+from tracegen.live_points.divisions import DivisionCounter
 from tracegen.live_points.live_points import UNIT, load, save
 from tracegen.live_points.record import of_stream, of_trace
 from tracegen.live_points.sampling import draw
@@ -26,7 +27,7 @@ from tracegen.live_points.simulate import LivePointsSimulator
 from tracegen.qemu import Execution, stream, trace
 from tracegen.suite.inputs import compile_c
 from uarch.configuration import replace_field
-from uarch.instructions import Flag
+from uarch.instructions import Flag, Operation
 from uarch.machine_files import load_machine
 from uarch.timing import _core as timing
 from uarch.timing.simulation import Simulation
@@ -248,20 +249,22 @@ def test_a_stream_gives_what_its_trace_does(program, points):
     assert abs(one.cycles - other.cycles) <= one.half_width + other.half_width
 
 
-def test_weights_stand_for_the_run():
+@pytest.mark.parametrize("population", [5000, 20_000])  # all units have signatures, or every fourth has
+def test_weights_stand_for_the_run(population):
     random = np.random.default_rng(0)
     rows = random.gamma(2, 1, (5000, 36)).astype(np.float32)
     numbers = np.arange(5000, dtype=np.uint64)
     held = np.sort(random.choice(numbers, 1500, replace=False))
-    drawn = draw(numbers, rows, held, 5000, 300, seed=1)
+    drawn = draw(numbers, rows, held, population, 300, seed=1)
     sample = drawn.sample
     assert set(drawn.unit.tolist()) <= set(held.tolist())
-    assert sample.weight.sum() == pytest.approx(5000, rel=1e-6)
-    assert np.bincount(sample.stratum).min() >= 3 and sample.size.sum() == pytest.approx(5000)
+    assert sample.weight.sum() == pytest.approx(population, rel=1e-6)
+    assert np.bincount(sample.stratum).min() >= 3 and sample.size.sum() == pytest.approx(population)
     linear = rows[:, :20] @ random.normal(1, 0.1, 20) + 3  # known from the signatures: almost without error
     values = linear[drawn.unit.astype(int)][None].astype(float)
-    assert sample.totals(values)[0] == pytest.approx(linear.sum(), rel=2e-3)
-    assert sample.half_width(values)[0] < 0.005 * linear.sum()
+    total = population / 5000 * linear.sum()
+    assert sample.totals(values)[0] == pytest.approx(total, rel=2e-3)
+    assert sample.half_width(values)[0] < 0.005 * total
 
 
 def test_what_is_all_taken_stands_for_itself():
@@ -458,6 +461,26 @@ def test_parts_from_the_file_alone_add_up_to_the_whole(points, traced):
     for by in ("context", "interval", "phase"):
         with pytest.raises(InputError, match=f"no part of the run by {by}"):
             parts.by(by)
+
+
+def test_executions_in_a_unit_count_as_often_as_the_unit(points):
+    weight = np.ones(len(points.sample.weight))
+    weight[-1] = 3.0
+    points = replace(points, sample=replace(points.sample, weight=weight))
+    _, times = LivePointsSimulator(points).by_instruction([load_machine("cortex-a53")])
+    ids = points.pieces.static_id.reshape(-1, UNIT)[points.pieces.counted]
+    expected = np.bincount(np.concatenate([ids.ravel(), ids[-1], ids[-1]]), minlength=len(points.static))
+    assert times == pytest.approx(expected * points.instructions / (points.units * UNIT))
+
+
+def test_the_steps_of_a_divide_are_the_nearest_to_their_mean():
+    program = Program([Instruction(Operation.INT_DIV)])
+    for _ in range(3):
+        program.execute(0)
+    divisions = np.arange(3, dtype=np.uint64)
+    counter = DivisionCounter()
+    counter.add(replace(program.chunk(), division_instruction=divisions, division_steps=np.array([3, 4, 4], np.uint8)))
+    assert counter.steps().steps.tolist() == [4]
 
 
 def test_other_versions_and_cut_files_are_refused(points, tmp_path):

@@ -1,4 +1,6 @@
-"""Lines that prefetchers want, by hand from gem5's rules."""
+"""Lines that prefetchers want, by hand from gem5's rules, and measures of counts."""
+
+import math
 
 import pytest
 from programs import Program, load
@@ -96,7 +98,6 @@ def test_lines_prefetched_before_the_count_make_no_accuracy_above_one():
     simulation = Simulation(machine, Program([load(1, 2)]).static())
     counts = dict.fromkeys(simulation.statistics, 1) | {"l1d_prefetches": 100, "l1d_useful_prefetches": 103}
     assert statistics(machine, counts)["l1d_prefetch_accuracy"] == 1.0
-    assert statistics(machine, counts | {"l1d_useful_prefetches": 50})["l1d_prefetch_accuracy"] == 0.5
 
 
 def test_what_another_prefetcher_used_covers_no_miss_of_the_program():
@@ -112,3 +113,36 @@ def test_what_another_prefetcher_used_covers_no_miss_of_the_program():
     counts = simulation.statistics
     assert counts["l1d_covered_misses"] == counts["l1d_useful_prefetches"] > 300
     assert counts["l2_covered_misses"] < 0.1 * counts["l2_useful_prefetches"]
+
+
+@pytest.mark.parametrize(("name", "occupancy"), [("base", 32.0), ("cortex-a53", math.nan)])
+def test_measures_of_known_counts(name, occupancy):
+    machine = replace_field(load_machine(name), "frequency_ghz", 2.0)
+    counts = dict.fromkeys(Simulation(machine, Program([load(1, 2)]).static()).statistics, 0) | {
+        "instructions": 1000,
+        "cycles": 2000,
+        "l1d_accesses": 1000,
+        "l1d_misses": 30,
+        "l1d_prefetches": 100,
+        "l1d_useful_prefetches": 50,
+        "l1d_covered_misses": 45,
+        "l1d_late_prefetches": 10,
+        "memory_reads": 10,
+        "memory_writes": 5,
+        "dram_row_hits": 3,
+        "dram_row_misses": 1,
+        "reorder_buffer_occupied": 64_000,
+    }
+    expected = {
+        "seconds": 1e-6,
+        "l1d_mpki": 30.0,
+        "l1d_miss_ratio": 0.03,
+        "l1d_prefetch_accuracy": 0.5,
+        "l1d_prefetch_coverage": 45 / (45 + 30),
+        "l1d_prefetch_lateness": 10 / 50,
+        "memory_gbs": 15 * 64e-9 / 1e-6,
+        "dram_row_hit_rate": 0.75,
+        "reorder_buffer_occupancy": occupancy,
+    }
+    found = statistics(machine, counts)
+    assert {key: found[key] for key in expected} == pytest.approx(expected, nan_ok=True)

@@ -35,8 +35,12 @@ def per_instruction(machine: Machine, program: Program) -> float:
 
 
 @pytest.mark.parametrize("machine", CORES, ids=NAMES)
-@pytest.mark.parametrize(("operation", "latency"), [(Operation.INT_ALU, 1), (Operation.INT_MUL, 3)])
+@pytest.mark.parametrize(
+    ("operation", "latency"),
+    [(Operation.INT_ALU, 1), (Operation.INT_MUL, 3), (Operation.FP_DIV, 10), (Operation.FP_SQRT, 20)],
+)
 def test_dependent_chain_takes_its_latency(machine, operation, latency):
+    machine = vary(machine, functional_units__fp_div_latency=10)
     program = repeated(Instruction(operation, (1,), (1,)), 2400)
     assert total(machine, program) == pytest.approx(1200 * latency, abs=12)
 

@@ -123,6 +123,18 @@ def test_points_that_are_equal_but_for_a_few_have_finite_intervals(limit):
     assert np.isfinite(found.high).all() and (found.low > 0).all()
 
 
+def test_intervals_hold_where_larger_caches_are_slower():
+    """No surface shows that: its intervals are as much wider as it was moved."""
+    grid = {"l2.size_kib": [256, 512, 1024, 2048], "l2.latency": [8, 12, 16, 20, 24, 28]}
+    points = grid_design(load_machine("base"), grid).columns
+    known = Known(of=lambda machine: 1e6 * (machine.l2.size_kib / 256) ** 0.5 * (machine.l2.latency / 8) ** 0.1)
+    found = budget.answer(known, points, math.inf, refused, limit=12, threads=1, progress=False)
+    expected = np.array([known.simulate([points.machine(row, "point")]).cycles[0] for row in range(points.count)])
+    others = found.sources == "corrected"
+    assert others.sum() == 12 and (np.abs(found.cycles / expected - 1)[others] > 0.1).any()
+    assert ((found.low <= expected) & (expected <= found.high))[others].all()
+
+
 def test_a_budget_for_no_point_is_told_and_the_model_answers(capsys):
     points = space_design("default", 30).columns
     found = budget.answer(Known(10**12), points, 5.0, lambda: np.full(30, 7.0), progress=False)
@@ -323,6 +335,13 @@ def test_a_process_goes_through_its_points_and_knows_what_it_does_not_know(desig
     assert deviation[rows].mean() < np.delete(deviation, rows).mean()
     chosen = process.most_informative(np.arange(design.columns.count), 5)
     assert len(set(chosen.tolist())) == 5 and not np.isin(chosen, rows).any()
+
+
+def test_what_scatters_at_one_point_is_not_known_better_for_being_simulated(design):
+    rows = np.repeat([0, 1], 10)
+    targets = np.tile([-1.0, 1.0], 10)
+    process = GaussianProcess(coordinates(design.columns), rows, targets, spread=1.0)
+    assert process.predict(rows)[1] == pytest.approx(1.0, abs=0.2)
 
 
 def test_a_trace_is_simulable(data):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -266,6 +267,19 @@ def test_a_search_of_a_space_keeps_its_constraints():
     machine = design.columns.machine(0, "m")
     assert machine.l2.size_kib >= 2 * machine.l1d.size_kib
     assert machine.pipeline == load_machine("zen4").pipeline
+
+
+def test_a_program_counts_in_a_search_however_long_it_runs():
+    """The geometric mean of two times orders points as before where one of them is a thousand times as long."""
+    pytest.importorskip("optuna")
+    grid = {"l1d.size_kib": [8, 16, 32, 64], "l2.latency": [6, 8, 10], "frequency_ghz": [1.0, 2.0, 3.0]}
+    over, one, other = search.search_grid(load_machine("base"), grid), program(), program("q", 3)
+    longer = replace(other, vector=1000 * other.vector)
+    both, again, alone, instead = (
+        search.search(shipped(), programs, over, 20, progress=False).fields
+        for programs in ([one, other], [one, longer], [one], [longer])
+    )
+    assert both.equals(again) and not alone.equals(instead)
 
 
 def test_scripts_for_gem5_and_the_machines_in_them(tmp_path):

@@ -38,6 +38,7 @@ def test_what_only_one_has_is_told(small_model, both):
     assert frame.loc["divide", "instructions_old"] == frame.loc["divide", "instructions_new"]
     assert frame.loc["chase", "instructions_new"] > frame.loc["chase", "instructions_old"]
     gone = diff(both[1], both[0], predicted(small_model, machines)).set_index("name")
+    assert all(each["difference.base"].abs().is_monotonic_decreasing for each in (frame, gone))
     assert gone.loc["more", "only"] == "old"
     assert gone.loc["more", "difference.base"] == pytest.approx(-row["difference.base"])
 

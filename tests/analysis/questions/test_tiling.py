@@ -12,6 +12,7 @@ from analysis.questions.tiling import Experiment
 from support.errors import InputError
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution, trace
+from tracegen.suite.host_time import HostTime
 from uarch.machine_files import load_machine
 
 
@@ -65,6 +66,23 @@ def test_every_value_is_traced_and_timed(small_model):
     simulated = found.set_index(["value", "uarch"])["simulated"]
     assert (simulated["2"] > simulated["16"]).all()
     assert found["host"].notna().all()
+
+
+def test_a_round_takes_what_the_others_add(small_model, monkeypatch):
+    """Ten rounds take 10 s and one takes 1 s, start-up and all."""
+    monkeypatch.setattr(tiling, "host_time", lambda command, repeats: HostTime((float(command[-1]),), (0.0,)))
+    experiment = Experiment(("1", "2"), ("/bin/echo", "{value}", "{rounds}"), source=None, region=None)
+    found = tiling.tiling(
+        small_model,
+        experiment,
+        [load_machine("base")],
+        seconds=0,
+        repeats=1,
+        rounds=10,
+        max_instructions=2000,
+        progress=False,
+    )
+    assert found["host"].tolist() == [1.0, 1.0]
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,20 @@ def test_predictions_add_up_over_calls_and_streams(graph, scheduled):
     assert found.critical_path_s == 9.0
     assert found.kernels["predicted_s"].tolist() == [4.0, 3.0, 2.0]
     assert found.kernels["error"].tolist() == [-0.5] * 3
+
+
+def test_kernels_are_in_the_order_of_what_all_their_calls_take(graph, scheduled):
+    """Five calls of 1 s come before one of 2 s."""
+    names = [call.name for call in graph.calls]
+    first = graph.calls[0].task
+    often = {
+        key: replace(task, networks={graph.network: 5 if key == first else 1}) for key, task in graph.tasks.items()
+    }
+    kernels = [Kernel(task, scheduled[key][0], "database") for key, task in graph.tasks.items()]
+    seconds = {call.task: value for call, value in zip(graph.calls, (1.0, 2.0, 3.0), strict=True)}
+    found = assemble(replace(graph, tasks=often), kernels, seconds, (1,))
+    assert found.kernels["name"].tolist() == [names[0], names[2], names[1]]
+    assert found.kernels["calls"].tolist() == [5, 1, 1]
 
 
 @pytest.mark.slow

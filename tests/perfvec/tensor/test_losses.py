@@ -41,9 +41,10 @@ def test_pairwise_rank_without_any_pair_is_zero():
 
 
 def test_lambda_rank_of_two_candidates_in_the_wrong_order():
-    # Gains 2^1 − 1 = 1 and 2^0 − 1 = 0; the better one stands second: discounts 1/log2(3) and 1/log2(2); ideal DCG 1.
-    weight = 1.0 * (1.0 - 1 / math.log2(3.0)) / 1.0
-    loss = lambda_rank(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]), torch.zeros(2))
+    # Gains 2^2 − 1 = 3 and 2^1 − 1 = 1; the better one stands second: discounts 1/log2(3) and 1/log2(2).
+    ideal = 3.0 + 1 / math.log2(3.0)
+    weight = (3.0 - 1.0) * (1.0 - 1 / math.log2(3.0)) / ideal
+    loss = lambda_rank(torch.tensor([0.0, 1.0]), torch.tensor([2.0, 1.0]), torch.zeros(2))
     assert loss.item() == pytest.approx(weight * math.log(1 + math.exp(1.0)), rel=1e-6)
 
 

@@ -12,7 +12,7 @@ from tracegen.features.file import FeaturesFile, extract
 from tracegen.formats.trace import Trace
 from tracegen.statistics import branch_entropy
 from tracegen.statistics.quantise import quantise
-from uarch.instructions import Flag, Operation
+from uarch.instructions import VECTOR_REGISTERS, Flag, Operation
 
 NAMES = [column.name for column in DEFAULT.columns]
 
@@ -37,6 +37,23 @@ def test_default_data_distances_by_hand():
     assert column(stored, "load") == [255, 255, 0, quantise(np.array([1]))[0]]  # the last crosses into line 0x140
     assert column(stored, "store") == [0, 0, quantise(np.array([1]))[0], 0]
     assert column(stored, "page") == [255, 1, 1, 1]
+    stored = extracted([load], [0, 0], [(0, 0x100, 8, 0), (1, 0x2000, 8, 0), (1, 0x108, 8, 0)])
+    assert column(stored, "page") == [255, 255]  # an instruction has that of its farthest access
+
+
+@pytest.mark.parametrize(("stride", "pattern"), [(0, 2), (64, 3), (-64, 3), (65, 4), (-65, 4)])
+def test_a_stride_of_a_line_is_still_a_small_one(stride, pattern):
+    load = {"flags": Flag.LOAD, "operation": Operation.NONE}
+    stored = extracted([load], [0, 0, 0], [(k, 0x1000 + k * stride, 1, 0) for k in range(3)])
+    assert column(stored, "pattern") == [1, 5 if stride else 2, pattern]
+
+
+def test_registers_are_counted_in_parts_of_what_is_usual():
+    """Two integer sources and a vector one, one destination of each."""
+    program = Program([Instruction(sources=[1, 2, VECTOR_REGISTERS], destinations=[3, VECTOR_REGISTERS + 1])])
+    row = dict(zip(DEFAULT.static_names, DEFAULT.static(program.static())[0].tolist(), strict=True))
+    names = ("integer_sources", "other_sources", "integer_destinations", "other_destinations")
+    assert [row[name] for name in names] == [0.5, 0.25, 0.5, 0.5]
 
 
 def test_default_dependencies_by_hand():
@@ -56,13 +73,14 @@ def test_default_dependencies_by_hand():
     assert column(stored, "lag") == [code[0], code[0], code[0], code[0], code[0]]
 
 
-def test_lag_counts_cycles_behind_the_front():
+@pytest.mark.parametrize(("length", "lag"), [(5, 4), (4096, 4095), (5000, 4095)])
+def test_lag_counts_cycles_behind_the_front(length, lag):
     chain = {"sources": [1], "destinations": [1]}
     free = {"destinations": [2]}
-    stored = extracted([*[chain] * 5, free], [0, 1, 2, 3, 4, 5])
-    assert column(stored, "lag")[:5] == [1] * 5
-    # `free` needs nothing: it could have completed in cycle 1 while the chain reaches cycle 5.
-    assert column(stored, "lag")[5] == quantise(np.array([4]))[0]
+    stored = extracted([chain, free], [*[0] * length, 1])
+    assert column(stored, "lag")[:length] == [1] * length
+    # `free` needs nothing: it could have completed in cycle 1, but no earlier than 4,096 cycles before the front.
+    assert column(stored, "lag")[length] == quantise(np.array([lag]))[0]
 
 
 def test_a_loop_branch_is_surprising_only_at_its_exit():

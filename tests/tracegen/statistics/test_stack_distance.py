@@ -1,6 +1,7 @@
 """Stack distances against brute force."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,11 +55,11 @@ def test_equals_brute_force_over_many_renumberings():
     assert measured.tolist() == brute_force(lines.tolist())
 
 
-def test_cyclic_stream_has_its_period_as_distance():
-    lines = np.tile(np.arange(5000, dtype=np.uint64), 4)
-    distances = StackDistance().measure(lines)
-    assert (distances[:5000] == COLD).all()
-    assert (distances[5000:] == 4999).all()
+@pytest.mark.parametrize("period", [5000, 300_000])  # the longer one's slots are in more than one region
+def test_cyclic_stream_has_its_period_as_distance(period):
+    distances = StackDistance().measure(np.tile(np.arange(period, dtype=np.uint64), 4))
+    assert (distances[:period] == COLD).all()
+    assert (distances[period:] == period - 1).all()
 
 
 def test_equals_brute_force_where_every_level_of_the_tree_counts():

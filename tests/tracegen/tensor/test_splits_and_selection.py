@@ -213,9 +213,9 @@ def test_flops_first_takes_the_largest(data):
 
 @pytest.fixture
 def timed(tmp_path):
-    """Two tasks of four schedules; a second device on which all is the other way round."""
+    """Two tasks of four schedules; a second, slower device on which all is the other way round."""
     path = tmp_path / "t.tensor.h5"
-    seconds = {"old": [1.0, 3.0, 20.0, 9.0, 1.0, 2.0, 11.0, 5.0], "new": [50.0, 1.0, 1.0, 1.0, 50.0, 1.0, 1.0, 1.0]}
+    seconds = {"old": [1.0, 3.0, 20.0, 9.0, 1.0, 2.0, 11.0, 5.0], "new": [5000.0, 100.0, 100.0, 100.0] * 2}
     with DatasetWriter(path, provenance={}, features={"statements": "1"}) as writer:
         devices = {name: writer.device(Device(name, {"kind": "cpu"})) for name in seconds}
         for task in range(2):
@@ -234,6 +234,8 @@ def test_slow_schedules_are_those_of_the_devices_that_are_read(timed):
     assert old.tolist() == [True, True, False, True, True, True, False, True]
     new = selection.fast_schedules(timed, 10.0, devices=["new"])
     assert new.tolist() == [False, True, True, True] * 2
+    # Beside the best on each device, in the mean of two: 25.5, 2, 10.5, 5 and 25.5, 1.5, 6, 3.
+    assert selection.fast_schedules(timed, 10.0).tolist() == [False, True, False, True, False, True, True, True]
     assert not selection.fast_schedules(timed, 10.0, devices=["none"]).any()
     with pytest.raises(InputError, match="a factor of at least 1"):
         selection.fast_schedules(timed, 0.5)
@@ -280,6 +282,15 @@ def test_cdmpp_takes_from_the_largest_cluster_the_task_of_the_smallest_mean_dist
         distances = {t: np.mean([abs(p - centre) for p in points[task == t, 0]]) for t in side}
         expected.append(min(distances, key=lambda t: distances[t]))
     assert chosen.tolist() == sorted(expected)
+
+
+def test_cdmpp_gives_a_task_that_two_clusters_share_to_the_larger(data):
+    """Programs around 0 and two at 60: in the mean 23 is the nearest to both, then 11 and 35 are."""
+    points = np.zeros((data.schedule_count, 1))
+    points[data.task_of == 11, 0] = [-8, 8] * 6
+    points[data.task_of == 23, 0] = [0] * 11 + [60]
+    points[data.task_of == 35, 0] = [-11] * 7 + [11] * 4 + [60]
+    assert selection.cdmpp_tasks(data, 2, features=points, among=[11, 23, 35]).tolist() == [23, 35]
 
 
 def test_cdmpp_fills_up_where_a_cluster_has_no_task_left(data):
