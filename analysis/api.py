@@ -14,12 +14,22 @@ import math
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from analysis.arguments import configured, is_fitted, listed, loaded_model, predictable, required, simulable, values_of
+from analysis.arguments import (
+    configured,
+    is_fitted,
+    loaded_model,
+    predictable,
+    require_at_least,
+    required,
+    simulable,
+    values_of,
+)
 from analysis.results.result import Result
 from support.errors import InputError as Error
 from tracegen.control_flow import MOST_PHASES
@@ -99,6 +109,8 @@ class TraceFile(_Recording):
     name: str = ""
     isa: str = ""
     instructions: int = 0
+    exit_status: int | None = None  # of a program that `trace` ran to its end
+    notes: tuple[str, ...] = ()  # what is not recorded, what an import assumed, the signal that ended the program
 
 
 @dataclass(frozen=True)
@@ -151,12 +163,13 @@ class Program:
 
 
 if TYPE_CHECKING:
-    Runnable = str | os.PathLike[str] | Program | ProgramVector | Target
-    Runnables = Runnable | Sequence[Runnable]
+    Recorded = str | os.PathLike[str] | Program
+    Runnable = Recorded | ProgramVector | Target
+    Runnables = Runnable | Iterable[Runnable]
 
 
 def trace(
-    command: Sequence[str],
+    command: Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str] | None = None,
     *,
     max_instructions: int | None = None,
@@ -171,7 +184,8 @@ def trace(
 
     `output` is the trace file; by default a temporary one. `skip` instructions are left out, then at most
     `max_instructions` are recorded; `region` records a function (its name) or a `tracegen.qemu.Region`. `stdin`,
-    `stdout`, `env` and `cwd` are as in `subprocess`; the program's output is discarded by default. Raises Error.
+    `stdout`, `env` and `cwd` are as in `subprocess`; the program's output is discarded by default. A warning tells of
+    threads and children that are not recorded, and of a signal that ended the program. Raises Error.
 
     >>> import perfvec as pv
     >>> pv.trace(["true"], max_instructions=1000).instructions
@@ -183,6 +197,10 @@ def trace(
 
     if isinstance(command, str):
         raise Error(f"a command is a list of words, as ['gzip', '-c', 'records.csv'], not the text {command!r}")
+    if other := [word for word in command if not isinstance(word, str | os.PathLike)]:
+        raise Error(f"a command's words are texts or paths, as {str(other[0])!r}, not {other[0]!r}")
+    require_at_least(1, max_instructions=max_instructions)
+    require_at_least(0, skip=skip)
     if isinstance(region, str):
         region = QemuRegion(start=parse_place(region), returns=True)
     folder, path = _place(output, f"{Path(command[0]).name if command else 'program'}.trace.h5")
@@ -196,7 +214,14 @@ def trace(
         skip=skip,
         region=region,
     )
-    return _trace_file(run_trace(execution, path).path, folder)
+    done = run_trace(execution, path)
+    if done.interrupted:
+        raise KeyboardInterrupt
+    found = _trace_file(done.path, folder)
+    found = replace(found, exit_status=done.exit_status, notes=(*done.lost, *found.notes))
+    for note in found.notes:
+        warnings.warn(note, stacklevel=2)
+    return found
 
 
 def load(path: str | os.PathLike[str]) -> TraceFile | LivePointsFile | Program:
@@ -238,7 +263,9 @@ def import_gem5(
 
     paths = [files] if isinstance(files, str | os.PathLike) else list(files)
     folder, path = _place(output, "gem5.trace.h5")
-    return _trace_file(read(paths, path, latency=latency, program=program).path, folder)
+    done = read(paths, path, latency=latency, program=program)
+    notes = (*done.notes, done.agreement, *([done.cut] if done.cut else []))
+    return replace(_trace_file(done.path, folder), notes=notes)
 
 
 def import_champsim(
@@ -252,12 +279,14 @@ def import_champsim(
     """
     from tracegen.formats.champsim import import_champsim as read
 
+    require_at_least(1, max_instructions=max_instructions)
     folder, path = _place(output, "champsim.trace.h5")
-    return _trace_file(read(source, path, max_instructions=max_instructions).path, folder)
+    done = read(source, path, max_instructions=max_instructions)
+    return replace(_trace_file(done.path, folder), notes=tuple(done.notes()))
 
 
 def live_points(
-    trace: str | os.PathLike[str],
+    trace: Recorded,
     output: str | os.PathLike[str] | None = None,
     *,
     units: int = UNITS,
@@ -277,15 +306,16 @@ def live_points(
     from tracegen.live_points.live_points import SUFFIX, save
     from tracegen.live_points.record import of_trace
 
-    if seed < 0:
-        raise Error(f"seed = {seed} must be at least 0")
-    folder, path = _place(output, Path(trace).name.removesuffix(".trace.h5") + SUFFIX)
+    require_at_least(0, seed=seed)
+    require_at_least(1, units=units)
+    source = _recording(trace)
+    folder, path = _place(output, Path(source).name.removesuffix(".trace.h5") + SUFFIX)
     if vector:
         from perfvec.representation.live_points import live_points_of_trace
 
-        save(live_points_of_trace(load_model(model), trace, units=units, seed=seed), path)
+        save(live_points_of_trace(load_model(model), source, units=units, seed=seed), path)
     else:
-        save(of_trace(trace, units=units, seed=seed), path)
+        save(of_trace(source, units=units, seed=seed), path)
     return _live_points_file(path, folder)
 
 
@@ -300,11 +330,7 @@ def load_model(path: Models = None) -> Model:
 
 
 def represent(
-    trace: str | os.PathLike[str],
-    *,
-    half_width: float | None = None,
-    max_instructions: int | None = None,
-    model: Models = None,
+    trace: Recorded, *, half_width: float | None = None, max_instructions: int | None = None, model: Models = None
 ) -> Program:
     """Turn a trace into a program vector, from which the model predicts any machine.
 
@@ -318,12 +344,14 @@ def represent(
     from perfvec.representation.represent import represent as whole
     from perfvec.representation.sample import represent_sampled
 
-    loaded = load_model(model)
+    require_at_least(1, max_instructions=max_instructions)
+    loaded, source = load_model(model), _recording(trace)
+    path = os.fspath(source)
     if half_width is None:
-        vector = whole(loaded, os.fspath(trace), max_instructions=max_instructions)
+        vector = whole(loaded, path, max_instructions=max_instructions)
     else:
-        vector = represent_sampled(loaded, os.fspath(trace), half_width=half_width, max_instructions=max_instructions)
-    return Program(vector, trace if isinstance(trace, TraceFile) else _trace_file(Path(trace), None))
+        vector = represent_sampled(loaded, path, half_width=half_width, max_instructions=max_instructions)
+    return Program(vector, source if isinstance(source, TraceFile) else _trace_file(Path(source), None))
 
 
 def machine(name: str | os.PathLike[str]) -> Machine:
@@ -378,7 +406,7 @@ def predict(
 
 
 def simulate(
-    traces: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    traces: Recorded | Iterable[Recorded],
     machines: Machines = None,
     *,
     start: int = 0,
@@ -397,12 +425,16 @@ def simulate(
     >>> int(parts["cycles.zen4"].sum()) == int(simulation.table["cycles"].sum())
     True
     """
+    from analysis.programs.targets import require_once
     from analysis.questions import simulate as simulation
 
-    paths = [os.fspath(one) for one in ([traces] if isinstance(traces, str | os.PathLike) else traces)]
-    if not paths:
+    require_at_least(0, start=start, warmup=warmup)
+    require_at_least(1, count=count, threads=threads)
+    found = [_recording(one) for one in ([traces] if isinstance(traces, str | os.PathLike | Program) else traces)]
+    if not found:
         raise Error("no program: give a trace, live-points, or a list of them")
-    return simulation.ask(paths, simulable(machines), simulation.Span(start, count, warmup), threads=threads)
+    require_once(found)
+    return simulation.ask(found, simulable(machines), simulation.Span(start, count, warmup), threads=threads)
 
 
 def sweep(
@@ -413,7 +445,7 @@ def sweep(
     space: str | None = None,
     sample: int = 10_000,
     seed: int = 0,
-    constraints: Sequence[str] = (),
+    constraints: str | Sequence[str] = (),
     cost: str | None = None,
     objective: str | None = None,
     best: int = 10,
@@ -439,6 +471,8 @@ def sweep(
     from analysis.programs.span import Span
     from analysis.questions.sweep import SweepQuestion
 
+    require_at_least(0, seed=seed, start=start)
+    require_at_least(1, sample=sample, best=best, search=search, count=count)
     around = None if base is None else configured(base)
     question = SweepQuestion(
         base=around,
@@ -446,7 +480,7 @@ def sweep(
         space=space,
         sample=sample,
         seed=seed,
-        constraints=tuple(constraints),
+        constraints=(constraints,) if isinstance(constraints, str) else tuple(constraints),
         cost=cost,
         objective=objective,
         best=best,
@@ -475,15 +509,18 @@ def compare(
     >>> pv.compare(["T.trace.h5", "U.trace.h5"]).json["programs"]
     ['T', 'U']
     """
+    from analysis.programs.targets import cut_short
     from analysis.questions import compare as comparison
 
+    require_at_least(1, nearest=nearest)
     loaded = load_model(model)
     known = comparison.load_library(os.fspath(library), loaded) if library is not None else []
-    return comparison.ask([one.vector for one in _targets(loaded, programs)], known, nearest, plane)
+    targets = _targets(loaded, programs)
+    return comparison.ask([one.vector for one in targets], known, nearest, plane).noted(cut_short(targets))
 
 
 def profile(
-    trace: str | os.PathLike[str],
+    trace: Recorded,
     machines: Machines,
     by: str = "function",
     *,
@@ -508,10 +545,11 @@ def profile(
     from analysis.questions import profile as profiling
 
     require_partition(by)
+    require_at_least(1, interval=interval, rows=rows, max_instructions=max_instructions)
     whole = interval is not None or by in OF_A_WHOLE
     seconds = _seconds(budget, simulate)
     collect = collector(machines, seconds, interval=interval, limit=max_instructions, whole=whole, model=model)
-    (found,), costs = collect(trace)
+    (found,), costs = collect(_recording(trace))
     return profiling.result(found, costs, by, rows=rows)
 
 
@@ -539,8 +577,8 @@ def attribute(
 
 
 def diff(
-    old: str | os.PathLike[str],
-    new: str | os.PathLike[str],
+    old: Recorded,
+    new: Recorded,
     machines: Machines,
     by: str = "function",
     *,
@@ -561,8 +599,9 @@ def diff(
     from analysis.questions import difference
 
     require_partition(by, difference.PARTITIONS)
+    require_at_least(1, rows=rows, max_instructions=max_instructions)
     collect = collector(machines, _seconds(budget, simulate), limit=max_instructions, model=model)
-    (first, second), costs = collect(old, new)
+    (first, second), costs = collect(_recording(old), _recording(new))
     return difference.result(first, second, costs, by, rows=rows)
 
 
@@ -584,17 +623,19 @@ def subset(
     >>> pv.subset(["T.trace.h5", "U.trace.h5"], 1, sample=16).table["weight"].tolist()
     [1.0]
     """
+    from analysis.programs.targets import cut_short
     from analysis.questions import subset as subsetting
 
+    require_at_least(0, seed=seed)
+    require_at_least(1, k=k, sample=sample)
     loaded = load_model(model)
-    vectors = [one.vector for one in _targets(loaded, programs)]
+    targets = _targets(loaded, programs)
+    vectors = [one.vector for one in targets]
     found = subsetting.subset(loaded, vectors, k, on=on, space=space, machines=sample, seed=seed)
-    return subsetting.result(found, len(vectors))
+    return subsetting.result(found, len(vectors)).noted(cut_short(targets))
 
 
-def phases(
-    trace: str | os.PathLike[str], *, interval: int | None = None, most: int = MOST_PHASES, seed: int = 0
-) -> Result:
+def phases(trace: Recorded, *, interval: int | None = None, most: int = MOST_PHASES, seed: int = 0) -> Result:
     """Find the phases of a trace and their simulation points, as SimPoint does. Raises Error.
 
     >>> import perfvec as pv
@@ -604,12 +645,12 @@ def phases(
     from analysis.questions import phases as phase_question
     from tracegen.control_flow.phases import phases as find
 
-    if most < 1:
-        raise Error(f"most = {most} must be at least 1")
-    return phase_question.result(find(trace, interval=interval, most=most, seed=seed))
+    require_at_least(1, interval=interval, most=most)
+    require_at_least(0, seed=seed)
+    return phase_question.result(find(_recording(trace), interval=interval, most=most, seed=seed))
 
 
-def characterise(trace: str | os.PathLike[str], *, max_instructions: int | None = None) -> Result:
+def characterise(trace: Recorded, *, max_instructions: int | None = None) -> Result:
     """Return the profile of a trace that no machine has a part in: mix, entropies, footprints, parallelism.
 
     >>> import perfvec as pv
@@ -618,7 +659,8 @@ def characterise(trace: str | os.PathLike[str], *, max_instructions: int | None 
     """
     from analysis.questions import characterise as character
 
-    return character.ask(trace, max_instructions=max_instructions)
+    require_at_least(1, max_instructions=max_instructions)
+    return character.ask(_recording(trace), max_instructions=max_instructions)
 
 
 def tiling(
@@ -646,6 +688,8 @@ def tiling(
     """
     from analysis.questions import tiling as kernels
 
+    require_at_least(0, measure=measure)
+    require_at_least(1, rounds=rounds, units=units, max_instructions=max_instructions)
     loaded = load_model(model)
     found = kernels.tiling(
         loaded,
@@ -679,6 +723,7 @@ def report(
     from analysis.programs.span import Span
     from analysis.questions import report as page
 
+    require_at_least(1, max_instructions=max_instructions)
     loaded = load_model(model)
     chosen = predictable(loaded, required(machines))
     targets = _targets(loaded, programs, None if max_instructions is None else Span(count=max_instructions))
@@ -709,7 +754,7 @@ def explore(
     from analysis.questions import explore as page
     from analysis.questions.explored import ask
 
-    given = simulable(machines) if machines else []
+    given = [] if machines is None else simulable(machines)
     begin = page.starts(given)
     loaded = load_model(model)
     targets = _targets(loaded, programs)
@@ -734,10 +779,11 @@ def collector(
     Where all fit the `seconds` (infinity: always) they are simulated, a long one by its own live-points unless the
     `whole` is asked for; else the model answers, as for a fitted vector.
     """
-    if not math.isinf(seconds) and any(is_fitted(one) for one in listed(required(machines))):
+    named = required(machines)
+    if not math.isinf(seconds) and any(is_fitted(one) for one in named):
         seconds = 0.0
-    given = simulable(required(machines)) if seconds else []
-    chosen = given or predictable(model, machines)
+    given = simulable(named) if seconds else []
+    chosen = given or predictable(model, named)
 
     def collect(*traces: str | os.PathLike[str]) -> tuple[list[Parts], Costs]:
         from analysis.parts.within import opened_within
@@ -787,6 +833,17 @@ def _targets(model: Model, programs: Runnables, span: Any = None) -> list[Target
     return told_apart(found, [one if isinstance(one, str | os.PathLike) else None for one in each])
 
 
+def _recording(one: Recorded) -> str | os.PathLike[str]:
+    """What is recorded of a program. Raises Error for one that is known as a vector alone, or in a part."""
+    if not isinstance(one, Program):
+        return one
+    if one.recording is None:
+        raise Error(f"{one.name}: a vector holds no instructions; give the trace")
+    if one.instructions != one.recording.instructions:
+        raise Error(f"{one.name}: represents {one.instructions:,} instructions of its trace; give the trace")
+    return one.recording
+
+
 def _seconds(budget: float, simulate: bool) -> float:
     if not budget >= 0:
         raise Error(f"budget = {budget!r}: give seconds, 0 or more")
@@ -805,7 +862,8 @@ def _trace_file(path: Path, folder: tempfile.TemporaryDirectory[str] | None) -> 
     from tracegen.formats.trace import Trace
 
     with Trace(path) as opened:
-        return TraceFile(path, folder, opened.name, opened.isa, len(opened))
+        notes = (opened.cut_short,) if opened.cut_short else ()
+        return TraceFile(path, folder, opened.name, opened.isa, len(opened), notes=notes)
 
 
 def _live_points_file(path: Path, folder: tempfile.TemporaryDirectory[str] | None) -> LivePointsFile:

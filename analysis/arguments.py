@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from uarch.configuration import Machine
 
     Named = str | os.PathLike[str] | Machine | MachineVector
-    Machines = Named | Sequence[Named] | None
+    Machines = Named | Iterable[Named] | None
     Models = str | os.PathLike[str] | Model | None
 
 _AnyMachine = TypeVar("_AnyMachine", bound="Machine | MachineVector")
@@ -71,11 +72,11 @@ def _told_apart(given: Sequence[Named], load: Callable[[Named], _AnyMachine]) ->
     return found
 
 
-def required(machines: Machines) -> Machines:
-    """Return the machines. Raises Error where none is named."""
-    if machines is None or (not isinstance(machines, str | os.PathLike) and machines == []):
+def required(machines: Machines) -> list[Named]:
+    """Return the machines as a list. Raises Error where none is named."""
+    if machines is None:
         raise Error("say on which machine: --uarch A, and --uarch B to compare")
-    return machines
+    return listed(machines)
 
 
 def configured(one: Named) -> Machine:
@@ -111,9 +112,23 @@ def values_of(field: str, values: Any) -> list[Any]:
 
 
 def listed(machines: Machines) -> list[Named]:
-    """The machines as a list; the presets where there are none."""
-    if machines is None or (not isinstance(machines, str | os.PathLike) and machines == []):
+    """Return the machines as a list, all presets for None. Raises Error for a list of none."""
+    if machines is None:
         from uarch.machine_files import preset_names
 
         return list(preset_names())
-    return list(machines) if isinstance(machines, Sequence) and not isinstance(machines, str) else [machines]
+    found = list(machines) if isinstance(machines, Iterable) and not isinstance(machines, str) else [machines]
+    if not found:
+        raise Error("no machine: name one or more, or None for all presets")
+    return found
+
+
+def require_at_least(low: int, **given: int | None) -> None:
+    """Raise Error unless each of these numbers is a whole one of at least `low`; None is no number."""
+    for name, value in given.items():
+        if value is None:
+            continue
+        if not isinstance(value, Integral) or isinstance(value, bool):
+            raise Error(f"{name} = {value!r} must be a whole number")
+        if value < low:
+            raise Error(f"{name} = {value} must be at least {low}")

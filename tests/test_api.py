@@ -4,11 +4,14 @@ import doctest
 import importlib.metadata
 import json
 import lzma
+import signal
 import struct
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import perfvec as pv
@@ -152,7 +155,7 @@ def test_the_command_prints_the_api(folder, monkeypatch):
         (["profile", "T.trace.h5", "--uarch", "zen4"], pv.profile("T.trace.h5", "zen4")),
         (["compare", "T.trace.h5", "U.trace.h5"], pv.compare(["T.trace.h5", "U.trace.h5"])),
     ):
-        for option, expected in (([], str(result)), (["--json"], result.to_json())):
+        for option, expected in (([], result.text()), (["--json"], result.to_json())):
             assert succeeding(*words, *option) == expected + "\n"
 
 
@@ -186,6 +189,21 @@ def test_the_command_prints_the_api(folder, monkeypatch):
         (lambda: pv.phases("T.trace.h5", interval=0), "interval = 0 must be at least 1"),
         (lambda: pv.phases("T.trace.h5", most=0), "most = 0 must be at least 1"),
         (lambda: pv.live_points("T.trace.h5", seed=-1), "seed = -1 must be at least 0"),
+        (lambda: pv.profile("T.trace.h5", "zen4", rows=0), "rows = 0 must be at least 1"),
+        (lambda: pv.sweep("T.trace.h5", base="zen4", vary={"l2.size_kib": [512]}, best=0), "best = 0 must be"),
+        (lambda: pv.sweep("T.trace.h5", space="default", sample=8, seed=-3), "seed = -3 must be at least 0"),
+        (lambda: pv.compare(["T.trace.h5"], library="suite", nearest=0), "nearest = 0 must be at least 1"),
+        (lambda: pv.characterise("T.trace.h5", max_instructions=0), "max_instructions = 0 must be"),
+        (lambda: pv.simulate("T.trace.h5", "zen4", threads=0), "threads = 0 must be at least 1"),
+        (lambda: pv.simulate(["T.trace.h5", "T.trace.h5"], "zen4"), "T.trace.h5: is named twice"),
+        (lambda: pv.phases("T.trace.h5", interval=1e3), "interval = 1000.0 must be a whole number"),
+        (lambda: pv.trace(["true"], max_instructions=1e3), "max_instructions = 1000.0 must be a whole number"),
+        (lambda: pv.trace(["echo", 3]), "words are texts or paths, as '3', not 3"),
+        (lambda: pv.predict("T.trace.h5", []), "no machine: name one or more"),
+        (
+            lambda: pv.simulate(pv.represent("T.trace.h5", max_instructions=9000), "zen4"),
+            "represents 9,000 instructions",
+        ),
     ],
 )
 def test_errors_are_one_line(folder, monkeypatch, question, told):
@@ -194,6 +212,83 @@ def test_errors_are_one_line(folder, monkeypatch, question, told):
         question()
     assert told in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_what_a_run_lost_is_told(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    with pytest.warns(UserWarning, match="child processes that are not recorded: 1"):
+        found = pv.trace(["sh", "-c", "true & wait; exit 3"])
+    assert found.exit_status == 3 and len(found.notes) == 1
+    with pytest.warns(UserWarning, match="the program became .* which is not traced"):
+        pv.trace(["sh", "-c", "exec true"])
+    with pytest.warns(UserWarning, match="sh: ended by signal 11"):
+        found = pv.trace(["sh", "-c", "kill -SEGV $$"], "killed.trace.h5")
+    assert pv.load("killed.trace.h5").notes == found.notes
+    for question in (pv.simulate, pv.predict, pv.profile):
+        assert question(found, "zen4").notes[:1] == found.notes
+        assert found.notes[0][:40] in str(question(found, "zen4"))
+    assert pv.trace([Path("/bin/true"), folder], max_instructions=1000).notes == ()
+
+
+def test_an_interrupted_run_is_no_trace_that_one_asked_for(folder):
+    code = (
+        "import os, signal, threading, perfvec as pv\n"
+        "threading.Timer(2, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "pv.trace(['sh', '-c', 'while :; do :; done'])\n"
+        "print('went on')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode in (1, -signal.SIGINT)
+    assert "KeyboardInterrupt" in done.stderr and done.stdout == ""
+
+
+def test_an_import_says_what_it_assumed_and_checked(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert "agrees with stats.txt" in pv.import_gem5("m5out", program="touch").notes
+
+
+def test_what_represents_a_trace_is_a_program_for_every_question(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    program = pv.represent("T.trace.h5")
+    cycles = int(pv.simulate("T.trace.h5", "zen4").table["cycles"].sum())
+    assert pv.simulate([program], "zen4").table["cycles"].sum() == cycles
+    assert pv.profile(program, "zen4").table["cycles.zen4"].sum() == cycles
+    assert pv.diff(program, program, "zen4").table["difference.zen4"].abs().max() == 0
+    assert pv.characterise(program).json == pv.characterise("T.trace.h5").json
+    program.save("alone.vector.npz")
+    with pytest.raises(pv.Error, match="a vector holds no instructions"):
+        pv.simulate(pv.load("alone.vector.npz"), "zen4")
+
+
+def test_a_stack_keeps_the_temporary_trace_that_its_parts_need(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    simulation = pv.simulate(pv.trace(["true"], max_instructions=20_000), "zen4")
+    assert simulation.stack.by("function").table["cycles.zen4"].sum() == simulation.table["cycles"].sum()
+
+
+def test_machines_are_any_series_of_them(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    names = ["zen4", "zen2"]
+    expected = list(pv.predict("T.trace.h5", names).table["cycles"])
+    for machines in (np.array(names), pd.Series(names), (pv.machine(name) for name in names)):
+        assert list(pv.predict("T.trace.h5", machines).table["cycles"]) == expected
+    sizes = [pv.machine("zen4").with_(l2__size_kib=size) for size in np.array([512, 2048])]
+    assert [machine.l2.size_kib for machine in sizes] == [512, 2048]
+
+
+def test_what_a_reader_does_to_a_table_changes_no_text(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    result = pv.profile("T.trace.h5", "zen4")
+    before = str(result), result.to_json()
+    result.table["cycles.zen4"] = 0
+    assert (str(result), result.to_json()) == before
+
+
+def test_points_that_are_left_out_are_told_in_every_form(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    swept = pv.sweep("T.trace.h5", base="zen4", vary={"pipeline.rob_entries": [16, 320, 512]})
+    assert len(swept.table) == 2
+    assert "1 of 3 points" in str(swept) and "1 of 3 points" in swept.to_html()
 
 
 def test_a_copy_of_a_preset_is_named_after_its_file(folder, monkeypatch):

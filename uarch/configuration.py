@@ -218,7 +218,8 @@ class Machine:
         `machine.with_(l2__size_kib=1024, frequency_ghz=3.0)`. Unless `name` is among them, the changed fields become
         part of the name. Raises InputError for an unknown field or an impossible value.
         """
-        given = {field.replace("__", "."): value for field, value in fields.items()}
+        plain = {name: value.item() if hasattr(value, "item") else value for name, value in fields.items()}  # NumPy's
+        given = {name.replace("__", "."): value for name, value in plain.items()}
         told = ", ".join(f"{field}={value}" for field, value in given.items())
         return replace_fields(self, {"name": f"{self.name}, {told}" if given else self.name} | given)
 

@@ -44,6 +44,7 @@ def compare(
 
     With --library, the programs most like them.
     """
+    from analysis.programs.targets import cut_short
     from analysis.questions import compare as comparison
     from perfvec.model import load_model
 
@@ -57,7 +58,7 @@ def compare(
     model = load_model(model_file)
     known = comparison.load_library(library, model) if library is not None else []  # refused before the work
     with opened_targets(context, targets, model, max_instructions) as programs:
-        return comparison.ask([program.vector for program in programs], known, nearest, map_)
+        return comparison.ask([one.vector for one in programs], known, nearest, map_).noted(cut_short(programs))
 
 
 @app.command()
@@ -132,6 +133,8 @@ def report(
         found = api.report(
             programs, chosen, budget=seconds, simulate=simulate, max_instructions=max_instructions, model=model
         )
+    for note in found.notes:
+        print(f"perfvec: {note}", file=sys.stderr)
     parts = [*found.sections(), *measured]
     replace(found, sections=lambda: parts).to_html(output)
     print(output, file=sys.stderr)

@@ -35,11 +35,10 @@ def import_gem5(
     for note in done.notes:
         print(note, file=sys.stderr)
     labels = f", {done.labelled:,} labels from {done.start:,} on" if latency is not None else ""
-    agreement = "agrees with stats.txt" if done.checked else "not compared with stats.txt, which is not there"
     found = f"{done.instructions:,} instructions{labels}, {done.cycles:,} cycles on {done.machine.name}"
-    print(f"{done.path}: {found}; {agreement}", file=sys.stderr)
-    if done.saturated:
-        print(f"{done.saturated:,} latencies are above 65,535 cycles and were cut to that", file=sys.stderr)
+    print(f"{done.path}: {found}; {done.agreement}", file=sys.stderr)
+    if done.cut:
+        print(done.cut, file=sys.stderr)
 
 
 @app.command("champsim")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -24,9 +23,6 @@ def opened_targets(
     from analysis.programs.targets import targets_of
 
     with targets_of(model, targets or [], context.obj, max_instructions=limit, span=span) as found:
-        for target in found:
-            if line := target.cut_short:
-                print(f"perfvec: {line}", file=sys.stderr)
         yield found
 
 

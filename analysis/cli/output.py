@@ -61,7 +61,7 @@ def render(result: Result, *, as_json: bool, csv: Path | None, html: Path | None
         result.to_html(html)
     if picture is not None:
         result.to_picture(picture)
-    print(result.to_json() if as_json else str(result))
+    print(result.to_json() if as_json else result.text())
 
 
 def print_json(document: Any) -> None:

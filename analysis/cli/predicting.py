@@ -232,6 +232,7 @@ def explore(
     """
     from analysis import api
     from analysis.designs.vary import parse_vary
+    from analysis.programs.targets import cut_short
     from analysis.questions.novelty import unlike
     from support.files import require_writable
 
@@ -242,7 +243,7 @@ def explore(
     model = api.load_model(model_file)
     with opened_targets(context, targets, model, max_instructions) as programs:
         path = api.explore(programs, output, given, vary=grid, ideal=ideal, budget=seconds, level=level, model=model)
-        notes = unlike(model, [program.vector for program in programs])
+        notes = [*cut_short(programs), *unlike(model, [program.vector for program in programs])]
     for note in notes:
         print(f"perfvec: {note}", file=sys.stderr)
     print(path, file=sys.stderr)

@@ -27,7 +27,7 @@ from analysis.cli.options import (
 from support.errors import InputError
 
 if TYPE_CHECKING:
-    from tracegen.qemu import Execution, Region, TraceResult
+    from tracegen.qemu import Execution, Region
     from tracegen.qemu.run import RunEnd
 
 
@@ -102,15 +102,13 @@ def runs_program(command: Callable[..., None]) -> Callable[..., None]:
     return with_program
 
 
-def leave_as(result: TraceResult | RunEnd | None, cut_short: str) -> None:
+def leave_as(result: RunEnd | None, cut_short: str) -> None:
     """Exit as the traced program did, which `cut_short` tells of where a signal ended it; None: it was interrupted."""
-    for line in result.unrecorded if result is not None else ():
+    for line in result.lost if result is not None else ():
         print(line, file=sys.stderr)
     if result is None or result.interrupted:
         print("interrupted: what the program executed until then is recorded", file=sys.stderr)
         raise typer.Exit(130)
-    if result.replaced_by is not None:
-        print(f"the program became {result.replaced_by} (exec), which is not traced: trace that one", file=sys.stderr)
     if result.stopped:
         print("the program had not ended: what was asked for is recorded, and it was stopped", file=sys.stderr)
     if cut_short:

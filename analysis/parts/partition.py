@@ -61,6 +61,7 @@ class Parts:
     contexts: Sums  # by node of the calling-context tree
     context_parent: NDArray[np.int64]  # [K], -1 of the root
     context_function: NDArray[np.int64]  # [K] index of `functions`
+    cut_short: str = ""  # a line on the signal that ended the program
 
     @cached_property
     def function(self) -> NDArray[np.int64]:
@@ -182,7 +183,7 @@ class Parts:
             function = names[self.function[header]]
             line = self.lines.iloc[latch if self.lines["line"].iloc[latch] else header]
             where = f"{Path(line['file']).name}:{line['line']}" if line["line"] else f"{self._offset(header)}"
-            entries = int(self.statics.instructions[header] - loops.iterations[number])
+            iterations = int(self.statics.instructions[header])
             rows.append(
                 (
                     f"{function} {where}",
@@ -191,8 +192,8 @@ class Parts:
                     int(line["line"]),
                     int(self.instructions.address[header]),
                     int(loops.depth[number]),
-                    int(loops.iterations[number]),
-                    entries,
+                    iterations,
+                    iterations - int(loops.repeats[number]),
                 )
             )
         rows += [(f"{name} (no loop)", name, "", 0, 0, 0, 0, 0) for name in self.functions]
@@ -288,4 +289,5 @@ class Grouping:
             contexts=contexts.merge(np.arange(len(contexts.instructions)), len(parent)),
             context_parent=parent,
             context_function=called,
+            cut_short=self._trace.cut_short,
         )

@@ -106,6 +106,11 @@ def told_apart(targets: Sequence[Target], files: Sequence[str | os.PathLike[str]
     ]
 
 
+def cut_short(targets: Sequence[Target]) -> list[str]:
+    """Return a line for each traced program that a signal ended."""
+    return [target.cut_short for target in targets if target.cut_short]
+
+
 def require_once(paths: Sequence[str | os.PathLike[str]]) -> None:
     """Raise InputError for a file that is named twice: its rows could not be told apart."""
     places = [os.path.realpath(path) for path in paths]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from analysis.budget.budget import SOURCES, answer, by_model, shares
 from analysis.budget.coordinates import Coordinates
 from analysis.budget.within import within
-from analysis.programs.targets import Target
+from analysis.programs.targets import Target, cut_short
 from analysis.results.figure import Axis, Bars, Figure, Panel
 from analysis.results.headline import Headline, percent
 from analysis.results.page import Section
@@ -138,7 +138,10 @@ def ask(
         text=lambda: attribution_text(frame),
         sections=lambda: sections(frame),
         picture=lambda: plot(frame),
-        notes=tuple(line for one in machines for line in notes(frame[frame["uarch"] == one.name], one)),
+        notes=(
+            *cut_short(targets),
+            *(line for one in machines for line in notes(frame[frame["uarch"] == one.name], one)),
+        ),
         headline=lambda: headline(frame),
     )
 

@@ -37,6 +37,7 @@ def result(old: Parts, new: Parts, costs: Costs, by: str = "function", *, rows: 
         text=lambda: f"{difference_text(frame, costs, rows)}\n\nsource: {source(costs, old, new)}",
         sections=lambda: sections(frame, old, new, costs, by),
         picture=lambda: plot(frame, costs),
+        notes=tuple(one.cut_short for one in (old, new) if one.cut_short),
         headline=lambda: headline(frame, old, new, costs, by),
     )
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from analysis.budget import budget
 from analysis.budget.within import within
-from analysis.programs.targets import Target
+from analysis.programs.targets import Target, cut_short
 from analysis.questions import novelty
 from analysis.results.figure import Axis, Bars, Figure, Panel
 from analysis.results.headline import Headline, count, duration, interval, joined, time_unit
@@ -56,7 +56,7 @@ def ask(
         text=lambda: table_text(terminal_table(frame)),
         sections=lambda: sections(frame) + novelty.sections(unlike),
         picture=lambda: plot(frame),
-        notes=(*novelty.warnings(unlike), *notes(model, frame)),
+        notes=(*cut_short(targets), *novelty.warnings(unlike), *notes(model, frame)),
         headline=lambda: headline(frame),
     )
 

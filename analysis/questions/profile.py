@@ -72,6 +72,7 @@ def result(
             Section(f"{what} cycles by {by}", figure=plot(frame, costs, by), table=frame),
         ],
         picture=lambda: plot(frame, costs, by),
+        notes=(parts.cut_short,) if parts.cut_short else (),
         headline=lambda: headline(parts, costs, frame, by),
     )
     if annotated is None:
@@ -130,10 +131,10 @@ _CAUSES = "ret: retiring; front: front-end bandwidth; full: windows; order: stor
 def profile(parts: Parts, costs: Costs, by: str = "function") -> pd.DataFrame:
     """One row per part, the most cycles on the first machine first (intervals: in order).
 
-    Columns: those of the partition (`name`; of lines `file`, `line`; of loops also `depth`, `iterations`, `entries`;
-    of intervals `first`, `end`), `instructions`, and for each machine M `cycles.M`, `share.M` (of the whole) and, but
-    for the first, `ratio.M`: its seconds over those of the first machine, NaN where that has no positive time. Of
-    simulated parts also `stack.M.C`, the cycles of each cause C that has any.
+    Columns: those of the partition (`name`; of lines `file`, `line`; of loops also `depth`, `iterations` (executions of
+    the header), `entries`; of intervals `first`, `end`), `instructions`, and for each machine M `cycles.M`, `share.M`
+    (of the whole) and, but for the first, `ratio.M`: its seconds over those of the first machine, NaN where that has no
+    positive time. Of simulated parts also `stack.M.C`, the cycles of each cause C that has any.
     """
     partition, machines = parts.by(by), costs.machines
     frame = partition.labels.assign(instructions=partition.sums.instructions)

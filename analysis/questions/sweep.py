@@ -18,7 +18,7 @@ from analysis.designs.search import Searchable
 from analysis.designs.sensitivity import sensitivity
 from analysis.designs.table import best, fields_of, outcome_of, told_sources
 from analysis.designs.vary import parse_constraints
-from analysis.programs.targets import Target
+from analysis.programs.targets import Target, cut_short
 from analysis.questions import novelty, sweep_figures, sweep_page, sweep_tables
 from analysis.questions.sweep_figures import heat_fields, require_heat
 from analysis.questions.sweep_tables import changed_fields
@@ -156,7 +156,11 @@ class SweepQuestion:
             text=lambda: _text(frame, chosen, importance, level, self.base, design.exact),
             sections=lambda: sweep_page.sections(frame, chosen, importance, axes),
             picture=lambda: sweep_figures.plot(frame, axes),
-            notes=(*([design.left_out] if design.left_out else []), *novelty.unlike(model, guessed)),
+            notes=(
+                *cut_short(targets),
+                *([design.left_out] if design.left_out else []),
+                *novelty.unlike(model, guessed),
+            ),
             headline=lambda: sweep_page.headline(frame, chosen, importance, self.base, level),
             best=chosen.rename(columns=units),
             sensitivity=importance,

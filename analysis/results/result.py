@@ -41,9 +41,9 @@ class Result:
         title: One line.
         table: The numbers, a pandas DataFrame; `--csv` writes it. Column names carry units: `cycles`, `seconds`,
             `l2.size_kib`, `low_cycles`; `cpi`, `ipc` and `share` are ratios.
-        notes: Remarks about the numbers, a line each. The command line prints them on stderr.
+        notes: Remarks about the numbers, a line each, as of points that are left out.
 
-    `str(result)` is the text that the command prints.
+    `str(result)` is the text that the command prints, with the notes, which that prints on stderr.
 
     >>> import perfvec as pv
     >>> result = pv.predict("T.trace.h5", "zen4")
@@ -62,6 +62,12 @@ class Result:
     subtitle: str = ""  # of the page
     notes: tuple[str, ...] = ()
     headline: Callable[[], Headline] | None = None  # what the page says first
+
+    def __post_init__(self) -> None:
+        import pandas as pd
+
+        # What its reader does to the table changes no text, document or picture. From pandas 3 on writing makes a copy.
+        object.__setattr__(self, "table", self.table.copy(deep=pd.__version__ < "3"))
 
     @property
     def json(self) -> Any:
@@ -82,7 +88,8 @@ class Result:
         from analysis.results.page import page
 
         first = None if self.headline is None else self.headline()
-        return self._written(page(self.title, self.sections(), self.subtitle, first), path)
+        said = " ".join([self.subtitle, *(f"{note}." for note in self.notes)]).strip()
+        return self._written(page(self.title, self.sections(), said, first), path)
 
     def sourced_sections(self) -> list[Section]:
         """The page's sections, each with its own source: for a page of several answers."""
@@ -101,12 +108,16 @@ class Result:
 
         return write_picture(path, self._picture())
 
+    def noted(self: Own, lines: Sequence[str]) -> Own:
+        """The same answer, with these remarks first."""
+        return replace(self, notes=(*lines, *self.notes))
+
     def with_text(self: Own, text: Callable[[], str]) -> Own:
         """The same answer, told in other words."""
         return replace(self, text=text)
 
     def __str__(self) -> str:
-        return self.text()
+        return "\n".join([self.text(), *map(filled, self.notes)])
 
     __repr__ = __str__
 

@@ -28,7 +28,7 @@ class Loops:
     latch: NDArray[np.int64]  # [L] source of the back edge that was taken most often
     parent: NDArray[np.int64]  # [L] the loop around it, -1 for none
     depth: NDArray[np.int64]  # [L] 1 for an outermost loop
-    iterations: NDArray[np.int64]  # [L] times a back edge was taken
+    repeats: NDArray[np.int64]  # [L] times a back edge was taken: all iterations but the first of each entry
     innermost: NDArray[np.int64]  # [S] -1 outside loops
 
 
@@ -206,6 +206,6 @@ def _nest(
         latch=np.array([max(taken[head], key=lambda u: taken[head][u]) for head in heads], np.int64),
         parent=parent,
         depth=depth,
-        iterations=np.array([sum(taken[head].values()) for head in heads], np.int64),
+        repeats=np.array([sum(taken[head].values()) for head in heads], np.int64),
         innermost=innermost,
     )

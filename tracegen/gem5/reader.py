@@ -67,6 +67,16 @@ class Imported:
     checked: bool  # against stats.txt
     notes: list[str]
 
+    @property
+    def agreement(self) -> str:
+        """Tell whether gem5's own counts were compared with what was read; they do not differ."""
+        return "agrees with stats.txt" if self.checked else "not compared with stats.txt, which is not there"
+
+    @property
+    def cut(self) -> str:
+        """A line on latencies that do not fit; empty where all do."""
+        return f"{self.saturated:,} latencies are above 65,535 cycles and were cut to that" if self.saturated else ""
+
 
 @dataclass
 class Counts:

@@ -22,7 +22,7 @@ class Execution:
     executions of the region of its own. Raises InputError for what cannot be run or recorded.
     """
 
-    command: Sequence[str]
+    command: Sequence[str | os.PathLike[str]]
     stdin: IO[Any] | int | None = None
     stdout: IO[Any] | int | None = None
     stderr: IO[Any] | int | None = None

@@ -29,7 +29,7 @@ class Executable:
     script: Path | None = None  # the file that the command names, where it is one
 
 
-def find_program(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Executable:
+def find_program(command: Sequence[str | os.PathLike[str]], environment: Mapping[str, str], folder: Path) -> Executable:
     """Find the program of a command as a shell would, following `#!` lines to their interpreter."""
     argv = tuple(os.fspath(argument) for argument in command)
     path = named = _look_up(argv[0], environment, folder)

@@ -51,6 +51,13 @@ class RunEnd:
         """The signal that cut the program's execution short, by number and name; empty where none did."""
         return "" if self.signal is None or self.stopped else name_of_signal(self.signal)
 
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Lines on what the program executed that the record does not hold."""
+        if self.replaced_by is None:
+            return self.unrecorded
+        return (*self.unrecorded, f"the program became {self.replaced_by} (exec), which is not traced: trace that one")
+
 
 class Run:
     """A running program; a context manager that kills it and removes its records on the way out.
@@ -73,7 +80,7 @@ class Run:
         if region is not None:
             region.require_symbols(program.executable, [str(qemu), *sysroot], environment)
         plugin = plugin_for(qemu)
-        self.command = tuple(given.command)
+        self.command = tuple(os.fspath(word) for word in given.command)
         self.isa = program.executable.isa
         self.limit = given.max_instructions
         self.folder = _spool_folder(spool)

@@ -35,20 +35,14 @@ from tracegen.qemu.run import Run, RunEnd
 
 
 @dataclass(frozen=True)
-class TraceResult:
-    """Result of a traced run."""
+class TraceResult(RunEnd):
+    """Result of a traced run, and how the run ended."""
 
     path: Path  # the main thread's trace (where that recorded nothing, the first one's that did)
     isa: str
     instructions: int
-    exit_status: int | None  # None where a signal ended the program, or `stopped`
-    signal: int | None = None  # the signal that ended it
-    stopped: bool = False  # ended by us, because all that was asked for is recorded
-    replaced_by: str | None = None  # the program that this one became by exec, where the trace ends
-    interrupted: bool = False  # Ctrl-C: the trace holds what was executed until then
-    unrecorded: tuple[str, ...] = ()  # a line each on the program's other threads and its children, where it had some
-    cut_short: str = ""  # a line on the signal that ended the program
-    threads: tuple[tuple[Path, int], ...] = ()  # traces of the other threads, where asked for, and their instructions
+    cut_short: str  # a line on the signal that ended the program
+    threads: tuple[tuple[Path, int], ...]  # traces of the other threads, where asked for, and their instructions
 
 
 def trace(execution: Execution, output: str | os.PathLike[str], *, progress: bool = True) -> TraceResult:
@@ -77,15 +71,10 @@ def trace(execution: Execution, output: str | os.PathLike[str], *, progress: boo
         made = traces.write(outcome)
     (path, instructions), *others = made
     return TraceResult(
+        **vars(outcome),
         path=path,
         isa=run.isa,
         instructions=instructions,
-        exit_status=outcome.exit_status,
-        signal=outcome.signal,
-        stopped=outcome.stopped,
-        replaced_by=outcome.replaced_by,
-        interrupted=outcome.interrupted,
-        unrecorded=outcome.unrecorded,
         cut_short=cut_short(Path(run.command[0]).name, outcome.ended_by, instructions),
         threads=tuple(others),
     )

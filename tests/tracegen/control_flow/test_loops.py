@@ -54,21 +54,21 @@ def test_nested_loops_and_their_iterations():
     assert found.latch.tolist() == [3, 4]
     assert found.depth.tolist() == [2, 1]
     assert found.parent.tolist() == [1, -1]
-    assert found.iterations.tolist() == [4, 1]
+    assert found.repeats.tolist() == [4, 1]
     assert found.innermost.tolist() == [-1, 1, 0, 0, 1, -1]
 
 
 def test_two_back_edges_to_one_header_are_one_loop():
     found = loops_of([PLAIN, BRANCH, BRANCH, PLAIN], [0, 1, 0, 1, 2, 0, 1, 2, 3])
     assert found.header.tolist() == [0]
-    assert found.iterations.tolist() == [2]
+    assert found.repeats.tolist() == [2]
     assert found.innermost.tolist() == [0, 0, 0, -1]
 
 
 def test_a_loop_of_one_instruction():
     found = loops_of([PLAIN, BRANCH, PLAIN], [0, 1, 1, 1, 2])
     assert found.header.tolist() == found.latch.tolist() == [1]
-    assert found.iterations.tolist() == [2]
+    assert found.repeats.tolist() == [2]
 
 
 def test_a_loop_goes_on_behind_a_call_and_does_not_hold_what_it_calls():
