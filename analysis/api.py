@@ -425,7 +425,7 @@ def simulate(
     >>> int(parts["cycles.zen4"].sum()) == int(simulation.table["cycles"].sum())
     True
     """
-    from analysis.programs.targets import require_once
+    from analysis.programs.names import require_once
     from analysis.questions import simulate as simulation
 
     require_at_least(0, start=start, warmup=warmup)
@@ -809,7 +809,8 @@ def collector(
 
 def _targets(model: Model, programs: Runnables, span: Any = None) -> list[Target]:
     """Programs of a question: those that can be simulated, represented, or both."""
-    from analysis.programs.targets import Target, require_once, target_of, target_of_vector, told_apart
+    from analysis.programs.names import require_once
+    from analysis.programs.targets import Target, target_of, target_of_vector, told_apart
     from perfvec.representation.vector import ProgramVector
 
     if programs is None:
@@ -834,7 +835,7 @@ def _targets(model: Model, programs: Runnables, span: Any = None) -> list[Target
 
 
 def _recording(one: Recorded) -> str | os.PathLike[str]:
-    """What is recorded of a program. Raises Error for one that is known as a vector alone, or in a part."""
+    """Return the recording of a program. Raises Error for one that is known as a vector alone, or in a part."""
     if not isinstance(one, Program):
         return one
     if one.recording is None:

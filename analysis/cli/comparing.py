@@ -133,8 +133,8 @@ def report(
         found = api.report(
             programs, chosen, budget=seconds, simulate=simulate, max_instructions=max_instructions, model=model
         )
-    for note in found.notes:
-        print(f"perfvec: {note}", file=sys.stderr)
     parts = [*found.sections(), *measured]
     replace(found, sections=lambda: parts).to_html(output)
+    for note in found.notes:
+        print(f"perfvec: {note}", file=sys.stderr)
     print(output, file=sys.stderr)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from analysis.results.figure import distinct
+from support.errors import InputError
 
 _SUFFIXES = (".trace.h5", ".livepoints.h5", ".vector.npz")
 
@@ -19,3 +20,11 @@ def names_apart(names: Sequence[str], files: Sequence[str | os.PathLike[str] | N
             for suffix in _SUFFIXES:
                 shown[place] = shown[place].removesuffix(suffix)
     return distinct(shown)
+
+
+def require_once(paths: Sequence[str | os.PathLike[str]]) -> None:
+    """Raise InputError for a file that is named twice: its rows could not be told apart."""
+    places = [os.path.realpath(path) for path in paths]
+    for number, place in enumerate(places):
+        if place in places[:number]:
+            raise InputError(f"{os.fspath(paths[number])}: is named twice; name each program once")

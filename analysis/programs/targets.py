@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from analysis.programs.names import names_apart
+from analysis.programs.names import names_apart, require_once
 from analysis.programs.opened import traced
 from analysis.programs.simulable import Simulable, SimulableLivePoints, SimulableTrace
 from analysis.programs.span import Span
@@ -109,14 +109,6 @@ def told_apart(targets: Sequence[Target], files: Sequence[str | os.PathLike[str]
 def cut_short(targets: Sequence[Target]) -> list[str]:
     """Return a line for each traced program that a signal ended."""
     return [target.cut_short for target in targets if target.cut_short]
-
-
-def require_once(paths: Sequence[str | os.PathLike[str]]) -> None:
-    """Raise InputError for a file that is named twice: its rows could not be told apart."""
-    places = [os.path.realpath(path) for path in paths]
-    for number, place in enumerate(places):
-        if place in places[:number]:
-            raise InputError(f"{os.fspath(paths[number])}: is named twice; name each program once")
 
 
 def target_of(
