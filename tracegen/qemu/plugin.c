@@ -151,6 +151,7 @@ static void append_text(const char *name, const char *text, size_t length)
 #define SYSTEM_CALL ((uint64_t)1 << 59)
 #define DIVISION ((uint64_t)1 << 58)
 #define ADDRESS_BITS 50
+#define NUMBER (((uint64_t)1 << ADDRESS_BITS) - 1) /* in what an access is told with: its block's number */
 #define PREFETCH ((uint64_t)7 << 51)
 
 /* The first page of thread.K; the slots follow it. */
@@ -187,6 +188,7 @@ struct thread {
     uint8_t agreed;     /* accesses that were where the registers say, before they were believed */
     uint32_t agreed_on; /* the registers that told, a bit each */
     const uint64_t *registers, *candidate; /* of the guest, once they are believed; before that */
+    uint64_t number; /* of the block that runs */
     const struct operation *waits_for[MAX_WAITING]; /* operations of which the operands are told later in their block */
     uint64_t skip_left; /* instructions */
     uint64_t budget;    /* instructions to record, 0: no limit */
@@ -655,7 +657,7 @@ __attribute__((used, visibility("hidden"))) void special_access(unsigned int vcp
 {
     const struct special_access *a = data;
     struct thread *t = vcpu < MAX_VCPUS ? threads[vcpu] : NULL;
-    if (t == NULL) {
+    if (t == NULL || (a->word & NUMBER) != t->number) {
         return;
     }
     if (a->tells && t->registers == NULL && !disbelieved) {
@@ -689,6 +691,7 @@ static void on_block(unsigned int vcpu, void *data)
         return;
     }
     const struct block *b = data;
+    t->number = b->word & NUMBER;
     if (__builtin_expect(t->watching | t->waiting, 0)) {
         tell_waiting(t); /* of the block before */
         if (t->watching) {
@@ -698,13 +701,16 @@ static void on_block(unsigned int vcpu, void *data)
     put(t, b->word);
 }
 
+/* QEMU itself fills the frame of a signal handler, and reads it again. It may use functions that tell of accesses, and
+ * where the last instruction that used them has left its block, they tell them as its own: of a block that does not run. */
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
 {
     struct thread *t = vcpu < MAX_VCPUS ? threads[vcpu] : NULL;
-    if (t == NULL) {
+    uint64_t told = (uint64_t)(uintptr_t)data;
+    if (t == NULL || (told & NUMBER) != t->number) {
         return;
     }
-    uint64_t word = (uint64_t)(uintptr_t)data | (uint64_t)qemu_plugin_mem_size_shift(info) << 51 |
+    uint64_t word = (told & ~NUMBER) | (uint64_t)qemu_plugin_mem_size_shift(info) << 51 |
                     (uint64_t)qemu_plugin_mem_is_store(info) << ADDRESS_BITS;
     put_access(t, word, address);
 }
@@ -989,7 +995,7 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
     }
     for (size_t i = 0; i < n; i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-        uint64_t word = ACCESS | (uint64_t)i << 54;
+        uint64_t word = ACCESS | (uint64_t)i << 54 | (b->word & NUMBER);
         if (special[i] != NULL) {
             special[i]->word = word;
             qemu_plugin_register_vcpu_mem_cb(insn, on_special_access, CB_NO_REGS, MEM_RW, special[i]);
