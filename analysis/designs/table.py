@@ -70,11 +70,17 @@ def told_sources(frame: pd.DataFrame) -> str:
     return ", ".join(f"{counts[source]:,} {source}" for source in SOURCES if counts.get(source, 0))
 
 
+def is_of_time_alone(frame: pd.DataFrame) -> bool:
+    """Tell whether the front is the fastest point: without a cost, over many fields or too many points to compare."""
+    points, fields = frame[frame["program"] == frame["program"].iloc[0]], fields_of(frame)
+    many = len(points) > _MOST_COMPARED and _cells(points, fields) > MOST_POINTS
+    return "cost" not in frame and (many or len(fields) > _MOST_FIELDS)
+
+
 def _front(frame: pd.DataFrame, fields: Sequence[str]) -> NDArray[np.bool_]:
     if "cost" in frame:
         return front(frame["seconds"].to_numpy(), frame["cost"].to_numpy())
-    many = len(frame) > _MOST_COMPARED and _cells(frame, fields) > MOST_POINTS
-    if many or len(fields) > _MOST_FIELDS:
+    if is_of_time_alone(frame):
         return front(frame["seconds"].to_numpy(), np.zeros(len(frame)))
     return pareto_front(frame, fields)
 

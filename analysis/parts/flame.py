@@ -48,9 +48,12 @@ def inclusive(parts: Parts) -> Sums:
 
 def section(parts: Parts, costs: Costs) -> Section:
     """The flame graph as a part of the HTML report."""
+    what = "call stack, the whole program on top, what it calls below"
+    if parts.sampled:
+        what = "function: live-points have no call stacks"
     return Section(
         "Flame graph",
-        "Time by call stack, the whole program on top, what it calls below. A click or Enter zooms in, arrows move.",
+        f"Time by {what}. A click or Enter zooms in, arrows move.",
         fragment=fill(_TEMPLATE, {"DATA": to_script(_data(parts, costs))}),
         wide=True,
     )

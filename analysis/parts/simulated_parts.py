@@ -89,7 +89,7 @@ def sampled(
         blocks=np.zeros((0, 15), np.float32),
         contexts=each,
         context_parent=np.append(-1, np.zeros(len(names), np.int64)),
-        context_function=np.append(0, np.arange(len(names))),
+        context_function=np.append(-1, np.arange(len(names))),
     ), costs
 
 

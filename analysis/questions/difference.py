@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from analysis.parts.costs import Costs, main_causes
+from analysis.parts.costs import Costs
 from analysis.parts.partition import Parts, require_partition, source
 from analysis.questions.profile import columns, stack_of
 from analysis.results.figure import Axis, Bars, Figure, Panel, distinct
@@ -53,7 +54,8 @@ def headline(frame: pd.DataFrame, old: Parts, new: Parts, costs: Costs, by: str)
     if part:
         sentence += f"The {by} {most['name']} changed most, by {_sign(part)}{count(abs(part))} cycles"
         if costs.has_stacks:
-            sentence += f", mostly {most[f'cause.{machine}']}"
+            cause = str(most[f"cause.{machine}"])
+            sentence += f", {percent(float(most[f'stack.{machine}.{cause}']) / part)} of them in {cause}"
         sentence += "."
     else:
         sentence += f"No {by} changed."
@@ -73,8 +75,8 @@ def diff(old: Parts, new: Parts, costs: Costs, by: str = "function") -> pd.DataF
 
     Columns: `name`, `only` (`old` or `new` where the other has no such part, else ''), `instructions_old`,
     `instructions_new`, and for each machine M `old.M`, `new.M` and `difference.M`, in cycles; of simulated parts also
-    `cause.M`, the cause whose cycles changed most, and `stack.M.C`, by how much those of each cause C did. Raises
-    InputError for another `by` (intervals of two runs do not match).
+    `cause.M`, the cause that most of the difference is in (`retiring`: more or fewer instructions), and `stack.M.C`, by
+    how many cycles each cause C changed. Raises InputError for another `by` (intervals of two runs do not match).
     """
     require_partition(by, PARTITIONS)
     names = costs.names
@@ -104,10 +106,22 @@ def diff(old: Parts, new: Parts, costs: Costs, by: str = "function") -> pd.DataF
         every = range(len(names) * len(CAUSES))
         change = np.stack([(both[f"new {place}"] - both[f"old {place}"]).to_numpy() for place in every], axis=1)
         change = change.reshape(len(frame), len(names), len(CAUSES))
-        causes = {f"cause.{name}": main_causes(change[:, k]) for k, name in enumerate(names)}
+        causes = {
+            f"cause.{name}": _main_causes(change[:, k], frame[f"difference.{name}"].to_numpy(float))
+            for k, name in enumerate(names)
+        }
         frame = pd.concat([frame, pd.DataFrame(causes | costs.stack_columns(change))], axis=1)
     order = frame[f"difference.{names[0]}"].abs().sort_values(ascending=False, kind="stable").index
     return frame.loc[order].reset_index(drop=True)
+
+
+def _main_causes(change: NDArray[np.float64], difference: NDArray[np.float64]) -> list[str]:
+    """[G] the cause that most of each part's `difference` [G] is in, of its changes [G, len(CAUSES)]; '' where there is
+    no difference.
+    """
+    along = change * np.sign(difference)[:, None]
+    names = list(CAUSES)
+    return [names[k] if row[k] > 0 else "" for row, k in zip(along, along.argmax(axis=1).tolist(), strict=True)]
 
 
 def _same_files(old: Parts, new: Parts) -> dict[str, str]:

@@ -27,6 +27,9 @@ def result(found: Phases) -> Result:
         text=lambda: _text(table, over_time),
         sections=lambda: sections(found),
         picture=lambda: plot(found),
+        notes=(f"the last {found.left_out:,} instructions, less than an interval, are left out",)
+        if found.left_out
+        else (),
         headline=lambda: headline(found),
     )
 
@@ -41,9 +44,9 @@ def headline(found: Phases) -> Headline:
     count, largest = len(found.point), int(np.argmax(found.weight))
     point = int(found.point[largest])
     sentence = f"{found.trace} has {count} phase{'s' if count > 1 else ''}. Phase {largest} is "
-    sentence += f"{percent(float(found.weight[largest]))} of the run; the {found.interval:,} instructions from "
+    sentence += f"{percent(float(found.weight[largest]))} of the intervals; the {found.interval:,} instructions from "
     sentence += f"{point * found.interval:,} on stand for it."
-    source = "clusters of basic-block vectors (SimPoint) over all executed instructions"
+    source = "clusters of basic-block vectors (SimPoint) of all intervals"
     return Headline(str(count), "phase" if count == 1 else "phases", sentence, source)
 
 
@@ -55,7 +58,7 @@ def sections(found: Phases) -> list[Section]:
         Section("Phases over time", text, plot(found)),
         Section(
             "Simulation points",
-            "Each phase's share of the run and the interval that stands for it.",
+            "Each phase's share of the intervals and the one that stands for it.",
             plot_weights(found),
             table,
         ),

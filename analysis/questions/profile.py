@@ -92,9 +92,11 @@ def headline(parts: Parts, costs: Costs, frame: pd.DataFrame, by: str) -> Headli
     most = frame.iloc[int(frame[f"cycles.{machine}"].to_numpy(float).argmax())]
     share = float(most[f"share.{machine}"])
     whole = float(frame[f"cycles.{machine}"].sum())
-    sentence = (
-        f"The {by} {most['name']} takes {percent(share)} of the {count(whole)} cycles of {parts.program} on {machine}"
-    )
+    name, named = str(most["name"]), f"The {by} {most['name']} takes"
+    if by == "interval":
+        name = f"instructions {int(most['first']):,} to {int(most['end']):,}"
+        named = f"I{name[1:]} take"
+    sentence = f"{named} {percent(share)} of the {count(whole)} cycles of {parts.program} on {machine}"
     if costs.has_stacks:
         stack = stack_of(most.to_dict(), machine)
         sums: dict[str, float] = {}
@@ -103,9 +105,10 @@ def headline(parts: Parts, costs: Costs, frame: pd.DataFrame, by: str) -> Headli
         stalls = {group: cycles for group, cycles in sums.items() if group != "retiring"}
         if stalls and sum(sums.values()) > 0:
             worst = max(stalls, key=lambda group: stalls[group])
-            sentence += f"; beside retiring, most of it is {worst} ({percent(stalls[worst] / sum(sums.values()))})"
+            part = percent(stalls[worst] / sum(sums.values()))
+            sentence += f"; beside retiring, its largest cause is {worst} ({part})"
     sentence += f". {_without_symbols(frame, costs)}".rstrip(".\n ")
-    what = f"of the cycles in {short(str(most['name']), 40)}"
+    what = f"of the cycles in {short(name, 40)}"
     return Headline(percent(share), what, f"{sentence}.", source(costs, parts))
 
 
@@ -264,10 +267,9 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, remarks: bo
 def plot(frame: pd.DataFrame, costs: Costs, by: str, most: int = 20) -> Figure:
     """The parts that cost most, a bar a machine; of intervals the cycles per instruction over the run."""
     if by == "interval":
-        lines = [
-            Lines(m.name, frame["first"], frame[f"cycles.{m.name}"] / frame["instructions"], steps=True)
-            for m in costs.machines
-        ]
+        ends = [*frame["first"], frame["end"].iloc[-1]]
+        paces = {m.name: (frame[f"cycles.{m.name}"] / frame["instructions"]).tolist() for m in costs.machines}
+        lines = [Lines(name, ends, [*pace, pace[-1]], steps=True) for name, pace in paces.items()]
         x = Axis("instructions executed")
         return Figure([Panel(lines, x=x, y=Axis(f"{costs.source} cycles per instruction", zero=True))], height=4)
     shares = frame[[f"share.{machine.name}" for machine in costs.machines]].abs().max(axis=1)

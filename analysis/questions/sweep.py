@@ -16,7 +16,7 @@ from analysis.designs.design import Design, grid_design, space_design
 from analysis.designs.outcome import Outcome
 from analysis.designs.search import Searchable
 from analysis.designs.sensitivity import sensitivity
-from analysis.designs.table import best, fields_of, outcome_of, told_sources
+from analysis.designs.table import best, fields_of, is_of_time_alone, outcome_of, told_sources
 from analysis.designs.vary import parse_constraints
 from analysis.programs.targets import Target, cut_short
 from analysis.questions import novelty, sweep_figures, sweep_page, sweep_tables
@@ -154,14 +154,16 @@ class SweepQuestion:
             frame.rename(columns=units),
             document=lambda: sweep_tables.to_json(frame, sensitivities=importance, chosen=chosen),
             text=lambda: _text(frame, chosen, importance, level, self.base, design.exact),
-            sections=lambda: sweep_page.sections(frame, chosen, importance, axes),
+            sections=lambda: sweep_page.sections(frame, chosen, importance, axes, searched=self.search is not None),
             picture=lambda: sweep_figures.plot(frame, axes),
             notes=(
                 *cut_short(targets),
                 *([design.left_out] if design.left_out else []),
                 *novelty.unlike(model, guessed),
             ),
-            headline=lambda: sweep_page.headline(frame, chosen, importance, self.base, level),
+            headline=lambda: sweep_page.headline(
+                frame, chosen, importance, self.base, level, searched=self.search is not None
+            ),
             best=chosen.rename(columns=units),
             sensitivity=importance,
             design=design,
@@ -217,10 +219,11 @@ def _text(
         below = ["", *changed_fields(chosen, base)]
     else:
         below = []
+    front = "" if is_of_time_alone(frame) else f", {int(frame['pareto'].sum()):,} on the Pareto front"
     return "\n".join(
         [
             "\n\n".join(map(table_text, tables)),
-            f"{len(chosen):,} best of {len(frame):,} points, {int(frame['pareto'].sum()):,} on the Pareto front{told}",
+            f"{len(chosen):,} best of {len(frame):,} points{front}{told}",
             f"source: {told_sources(frame)}",
             *below,
             *(_important(importance) if len(importance) else ()),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.designs.table import fields_of, outcome_of, told_sources
+from analysis.designs.table import fields_of, is_of_time_alone, outcome_of, told_sources
 from analysis.questions.sweep_figures import plot, plot_front, plot_front_points, plot_sensitivity, plot_trends
 from analysis.results.figure import label
 from analysis.results.headline import Headline, duration, interval, joined, percent
@@ -26,6 +26,8 @@ def headline(
     importance: pd.DataFrame,
     base: Machine | None = None,
     level: float = DEFAULT_LEVEL,
+    *,
+    searched: bool = False,
 ) -> Headline:
     """The best point for the programs together, beside the base, and the field that matters most.
 
@@ -50,7 +52,7 @@ def headline(
     elif (values > 0).all():
         worst = float(np.exp((together.max() - together[place]) / len(programs)))
         sentence += f"; the worst is {worst:.2f} times as high"
-    if len(matter) > 1 and matter.iloc[0] > 0:
+    if len(matter) > 1 and matter.iloc[0] > 0 and not searched:
         sentence += f". {matter.index[0]} matters most: {percent(float(matter.iloc[0]))} of the variance"
     source = str(point["source"])
     if outcome == "seconds" and place in chosen.index:
@@ -74,22 +76,37 @@ def _row_of(points: pd.DataFrame, base: Machine | None) -> int | None:
 
 
 def sections(
-    frame: pd.DataFrame, chosen: pd.DataFrame, importance: pd.DataFrame, heat: Sequence[str] = ()
+    frame: pd.DataFrame,
+    chosen: pd.DataFrame,
+    importance: pd.DataFrame,
+    heat: Sequence[str] = (),
+    *,
+    searched: bool = False,
 ) -> list[Section]:
-    """The parts of the HTML report; of more than a page's points only the front and the best."""
+    """The parts of the HTML report; of more than a page's points only the front and the best.
+
+    `searched`: the points are where a search looked, so that fields are not independent.
+    """
     kept = frame if len(frame) <= _MOST_IN_PAGE else frame.loc[frame.index[frame["pareto"]].union(chosen.index)]
     kept = kept.head(_MOST_IN_PAGE)
-    told = "" if len(kept) == len(frame) else f"{len(frame):,} points; the numbers of the front and the best are below."
+    told = "A cell is the best over the other fields." if heat else ""
+    if len(kept) < len(frame):
+        told = f"{len(frame):,} points; the numbers of the front and the best are below. {told}".rstrip()
     source = told_sources(frame)
     parts = [
         Section("Time" if outcome_of(frame) == "seconds" else "Objective", told, plot(frame, heat), kept, source=source)
     ]
     text = "Share of the variance that a field alone explains (first-order Sobol' index); those of tied fields overlap."
+    if searched:
+        text = "Share of the variance over the points that the search tried: fields go together, so shares overlap."
     parts.append(Section("What matters", text, plot_sensitivity(importance), importance, source=source))
     parts.append(_front_section(frame, importance, source))
     text = f"The best of each program come first. {told_of_best(chosen)}"
     parts.append(Section("Best points", text, table=_fields_first(readable(chosen)), source=source))
-    text = "Mean time of all points with this value, over the best time. A flat line: the field does not matter."
+    text = (
+        "Mean time of all points with this value, over the best time. A flat line: the field does not matter. Of many "
+    )
+    text += "values a class is drawn, at its middle one."
     if len(fields_of(frame)) > 1:
         parts.append(Section("Trend of each field", text, plot_trends(frame, importance), source=source, wide=True))
     return parts
@@ -101,8 +118,11 @@ def _front_section(frame: pd.DataFrame, importance: pd.DataFrame, source: str) -
         text = "The line is the Pareto front: no other point is both as fast and as cheap."
         return Section("Pareto front: time over cost", text, plot_front(frame), source=source)
     front_rows = frame[frame["pareto"]].sort_values(["program", "seconds"], kind="stable").head(_MOST_IN_PAGE)
-    text = "No other point is as fast with nothing larger, and no latency shorter."
     table = _fields_first(readable(front_rows).drop(columns="pareto"))
+    if is_of_time_alone(frame):
+        text = "Over so many fields or points no front is told; these are the fastest."
+        return Section("Fastest points", text, table=table, source=source)
+    text = "No other point is as fast with nothing larger, and no latency shorter."
     order = importance.groupby("field", sort=False)["first_order"].mean().sort_values(ascending=False).index
     sizes = [str(field) for field in order if pd.api.types.is_numeric_dtype(frame[field])]
     if not sizes or len(front_rows) <= frame["program"].nunique():

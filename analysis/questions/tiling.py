@@ -280,14 +280,16 @@ def to_json(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def shown(frame: pd.DataFrame) -> str:
-    """The tables of the terminal: time beside the machine's fastest value, values across, and the best values."""
+    """The tables of the terminal: time beside the machine's fastest value, values across, and the best values. What is
+    not known of every value is left out: the fastest may be another.
+    """
     rows = {
         (str(uarch), name): part[column].to_numpy()
         for uarch, part in frame.groupby("uarch", sort=False)
         for column, name in _TOLD[:-1]
     }
     rows["", _TOLD[-1][1]] = frame.drop_duplicates("value")["host"].to_numpy()
-    table = pd.DataFrame(rows, list(dict.fromkeys(frame["value"]))).T.dropna(how="all")
+    table = pd.DataFrame(rows, list(dict.fromkeys(frame["value"]))).T.dropna(how="any")
     table = table.div(table.min(axis=1), axis=0)
     winners = best(frame)
     for column in winners.columns:

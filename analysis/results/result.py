@@ -88,7 +88,7 @@ class Result:
         from analysis.results.page import page
 
         first = None if self.headline is None else self.headline()
-        said = " ".join([self.subtitle, *(f"{note}." for note in self.notes)]).strip()
+        said = " ".join(f"{line.removesuffix('.')}." for line in (self.subtitle, *self.notes) if line)
         return self._written(page(self.title, self.sections(), said, first), path)
 
     def sourced_sections(self) -> list[Section]:

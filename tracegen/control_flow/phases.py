@@ -44,6 +44,7 @@ class Phases:
     weight: NDArray[np.float64]  # [P]
     address: NDArray[np.uint64]  # [S] of the trace's static instructions
     counts: BlockCounts  # the intervals' basic-block vectors
+    left_out: int = 0  # instructions after the last interval
 
     def document(self) -> dict[str, Any]:
         """The `--json` document."""
@@ -133,6 +134,7 @@ def phases(
         np.bincount(phase) / whole,
         trace.address,
         BlockCounts(counts.interval[inside], counts.leader[inside], counts.instructions[inside]),
+        len(trace) - whole * interval,
     )
 
 

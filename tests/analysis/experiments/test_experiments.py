@@ -152,6 +152,7 @@ def test_the_whole_study(data, tmp_path, monkeypatch):
     assert table.loc["PerfVec zero-shot", "simulations"] == 0
     assert (table["above"] >= 0).all()
     assert len(result.choices) == 2 * len(table)
+    assert "exhaustive" not in caches.headline(result).sentence  # which nothing is better than
     assert {"fitted", "zero-shot"} <= set(caches.shown(result).split())
     assert "PerfVec fitted" in caches.shown(result)
     assert max(map(len, caches.shown(result).splitlines())) <= 80

@@ -13,7 +13,7 @@ from analysis.parts import flame
 from analysis.parts.costs import predicted
 from analysis.parts.partition import PARTITIONS
 from analysis.parts.predicted_parts import collect
-from analysis.questions.profile import annotate, annotation_text, profile, profile_text, result, to_json
+from analysis.questions.profile import annotate, annotation_text, plot, profile, profile_text, result, to_json
 from analysis.results.page import Section, write_page
 from support.errors import InputError
 from tests.analysis.conftest import PROGRAM
@@ -78,6 +78,12 @@ def test_intervals_have_the_length_that_is_asked(small_model, traces, costs):
     frame = profile(parts, costs, "interval")
     assert frame["first"].tolist() == [0, 7_000, 14_000]
     assert frame["instructions"].tolist() == [7_000, 7_000, 6_000]
+    assert list(plot(frame, costs, "interval").panels[0].marks[0].x) == [
+        0,
+        7_000,
+        14_000,
+        20_000,
+    ]  # to the last one's end
     every, some = (profile_text(frame, costs, "interval", rows).splitlines() for rows in (None, 2))
     assert len(every) == len(some) == 5 and some[-2].startswith("1 more") and not every[-2].startswith("1 more")
 

@@ -97,6 +97,15 @@ def test_contexts_add_up_too(frame, simulated):
     assert costs.cycles(flame.inclusive(parts))[0].tolist() == frame["cycles"].tolist()
 
 
+def test_what_a_difference_is_mostly_in_changed_as_it_did(simulated):
+    old, new, costs = simulated
+    name = costs.names[0]
+    for row in diff(old, new, costs).to_dict(orient="records"):
+        along = {cause: row.get(f"stack.{name}.{cause}", 0.0) * np.sign(row[f"difference.{name}"]) for cause in CAUSES}
+        cause = row[f"cause.{name}"]
+        assert along[cause] == max(along.values()) > 0 if cause else max(along.values()) <= 0
+
+
 def test_differences_of_stacks_add_up(simulated):
     old, new, costs = simulated
     table = diff(old, new, costs)

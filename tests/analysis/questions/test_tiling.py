@@ -55,6 +55,11 @@ def test_the_terminals_tables_are_narrow():
     assert ["this", "computer", "3.00", "1.00", "2.00"] in rows
 
 
+def test_what_is_known_of_some_values_has_no_fastest():
+    some = frame().head(3).assign(simulated=[3.0, np.nan, np.nan])
+    assert "predicted" in tiling.shown(some) and "simulated" not in tiling.shown(some).split("\n\n")[0]
+
+
 def test_every_value_is_traced_and_timed(small_model):
     """The smaller of two tiles of a product executes more instructions, and both machines know it."""
     experiment = Experiment(values=("2", "16"), command=("{program}", "{value}", "2", "16", "{rounds}"))
