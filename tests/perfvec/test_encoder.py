@@ -149,6 +149,22 @@ def test_memory_is_known_by_its_rows():
     assert _feature(simple, "row hit ns") == _feature(simple, "row conflict ns") == pytest.approx(70, rel=1e-5)
 
 
+def test_a_line_of_two_bursts_takes_the_bus_twice():
+    slow = replace_field(load_machine("base"), "memory.model", "HBM_1000_4H_1x64")
+    machine = replace_field(slow, "frequency_ghz", 3)
+    assert _feature(machine, "latency ns") == pytest.approx(15 + 15 + 2 * 4, rel=1e-5)
+    assert _feature(machine, "bandwidth") == pytest.approx(64 / 8, rel=1e-5)
+    assert _feature(machine, "a line") == pytest.approx(8 * 3, rel=1e-5)
+
+
+def test_twice_the_load_ports_raise_what_reads_them():
+    few, many = (
+        machine_features(replace_field(load_machine("base"), "functional_units.load_ports", n)) for n in (2, 4)
+    )
+    changed = (many - few)[many != few]  # log2 (1 + ports), and log2 of ports over the narrowest width
+    assert sorted(changed.tolist()) == pytest.approx([np.log2(5 / 3), 1], rel=1e-5)
+
+
 def test_a_division_is_known_by_its_step():
     base = load_machine("base")
     step = ("else", "functional_units.div_step_latency", "functional_units.div_latency")

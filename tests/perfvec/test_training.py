@@ -12,7 +12,7 @@ import torch
 from perfvec.evaluate import evaluate, summary
 from perfvec.model import FoundationModel, load_model
 from perfvec.training.data import Split, prepare, work_folder
-from perfvec.training.loss import LENGTHS, OUTLIER, averaged_loss
+from perfvec.training.loss import LENGTHS, OUTLIER, averaged_loss, difference_loss
 from perfvec.training.recipe import Recipe
 from perfvec.training.train import shape_options, train
 from support.errors import InputError
@@ -65,6 +65,11 @@ def test_averaged_loss_by_hand():
     assert averaged_loss(error).item() == pytest.approx(expected)
     alternating = torch.tensor([1.0, -1.0]).repeat(length // 2).reshape(-1, 1, 1)
     assert averaged_loss(alternating).item() == pytest.approx(LENGTHS[0][1])  # cancels over every longer length
+
+
+def test_difference_loss_by_hand():
+    error = torch.tensor([[[1.0, 3.0, 0.0, 0.0]], [[3.0, 3.0, 0.0, 6.0]]])  # means 2 and 3, 0 and 3
+    assert difference_loss(error).item() == pytest.approx((1.0**2 + 3.0**2) / 2)
 
 
 def test_an_outlier_counts_linearly():

@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -21,7 +22,7 @@ from perfvec.model import load_model
 from perfvec.training import data as training_data
 from perfvec.training import objective, optimizer
 from perfvec.training import train as training
-from perfvec.training.data import Division, Labels, Rows, Split, fold_of, folds, prepare
+from perfvec.training.data import Division, Labels, Rows, Shard, Split, batch, fold_of, folds, prepare
 from perfvec.training.metrics import require_tensorboard
 from perfvec.training.ranks import device_of
 from perfvec.training.recipe import Recipe, parse_numbers
@@ -319,6 +320,18 @@ def test_shards_expand_to_the_traces_features(data, labels):
         assert (schema.expand(shard.static, shard.static_id[0:500], shard.stored[0:500]) == expected).all()
 
 
+def test_a_batch_begins_as_long_before_its_labels_as_the_trace_allows(tmp_path):
+    for name, dtype in (("number", "<u4"), ("latency", "<u2")):
+        np.arange(6).astype(dtype).tofile(tmp_path / name)
+    number, latency = Rows(tmp_path / "number", "<u4", 6), Rows(tmp_path / "latency", "<u2", 4, (1,))
+    shard = Shard("p", "", "", 2, np.zeros((6, 1), np.float32), number, number, latency, np.ones(1))
+    schema: Any = SimpleNamespace(width=1, expand=lambda static, ids, stored: ids[:, None])
+    x, y, present = batch([shard], schema, np.array([0, 0]), np.array([0, 1]), 3, 2)
+    assert x[:, :, 0].T.tolist() == [[0, 0, 1, 2, 3], [0, 1, 2, 3, 4]]
+    assert present.T.tolist() == [[False, True, True, True, True], [True] * 5]
+    assert y[:, :, 0].T.tolist() == [[0, 1], [1, 2]]
+
+
 def test_rows_are_read_as_an_array_is(tmp_path):
     array = np.arange(60, dtype="<u2").reshape(20, 3)
     (tmp_path / "rows").write_bytes(array.tobytes())
@@ -327,6 +340,12 @@ def test_rows_are_read_as_an_array_is(tmp_path):
     for rows_of in (slice(0, 20), slice(5, 9), slice(18, 40), slice(7, 7)):
         assert (some[rows_of] == array[rows_of]).all()
     assert (replace(some, columns=(2, 0))[4:6] == array[4:6][:, [2, 0]]).all()
+
+
+def test_a_fraction_validates_on_the_first_of_as_many_folds_as_come_nearest(labels):
+    six = Labels(labels.machines, tuple(replace(labels.shards[0], program=name) for name in "abcdef"))
+    found = Split(validate_fraction=0.35).divide(six)
+    assert found.validation.programs == tuple(sorted(folds("abcdef", 3)[0]))
 
 
 def test_folds_are_every_program_once_and_stay_as_they_are():

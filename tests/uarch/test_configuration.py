@@ -66,12 +66,15 @@ def test_yaml_and_json_files_load(tmp_path):
         ("l1d.size_kib", True, ["True"]),
         ("pipeline.fetch_width", 0, ["pipeline.fetch_width", "from 1"]),
         ("pipeline.issue_queue_entries", 500, ["500", "pipeline.rob_entries = 192"]),
+        ("pipeline.load_queue_entries", 500, ["500", "pipeline.rob_entries = 192"]),
+        ("pipeline.store_queue_entries", 500, ["500", "pipeline.rob_entries = 192"]),
         ("functional_units.load_ports", 0, ["load_ports"]),
         ("frequency_ghz", float("nan"), ["frequency_ghz", "nan"]),
         ("frequency_ghz", float("inf"), ["frequency_ghz", "inf"]),
         ("branch_predictor.kind", "tagge", ["tagge", "did you mean tage"]),
         ("branch_predictor.kind", "none", ["out-of-order"]),
         ("branch_predictor.entries", 1000, ["1000", "power of two"]),
+        ("branch_predictor.entries", 8, ["8", "at least 16"]),
         ("branch_predictor.btb_entries", 0, ["at least 1"]),
         ("l2.prefetcher", "strid", ["did you mean stride"]),
         ("memory", "DDR4_2400_8x9", ["did you mean DDR4_2400_8x8"]),
@@ -87,6 +90,12 @@ def test_impossible_values_are_named_in_one_line(field, value, parts):
     assert "base" in text
     for part in parts:
         assert part in text
+
+
+def test_a_cache_has_no_more_ways_than_lines():
+    small = replace_field(BASE, "l1d.size_kib", 1)
+    assert replace_field(small, "l1d.associativity", 16).l1d.associativity == 16
+    assert "number of 64-byte lines" in message(lambda: replace_field(small, "l1d.associativity", 32))
 
 
 def test_missing_and_unknown_fields():

@@ -66,6 +66,25 @@ def test_a_burst_that_waits_for_its_bank_holds_up_others():
     assert other == second + t["t_burst"]
 
 
+def test_a_fifth_row_waits_until_the_first_of_four_is_long_enough_ago():
+    name = "DDR3_1600_8x8"
+    memory, t = channel(name)
+    lines = int(dram_models()[name]["row_bytes"]) // 64
+    fifth = [memory.read_at(bank * lines, BEGIN) for bank in range(5)][-1]
+    assert t["t_xaw"] > 4 * t["t_rrd"]
+    assert fifth == BEGIN + t["t_xaw"] + t["t_rcd"] + t["t_cl"] + t["t_burst"]
+
+
+def test_another_rank_takes_the_bus_over_after_a_gap():
+    name = "DDR3_1600_8x8"
+    memory, t = channel(name)
+    rank = int(dram_models()[name]["banks"] * dram_models()[name]["row_bytes"]) // 64
+    for line in (0, rank):
+        memory.read_at(line, BEGIN)
+    first = memory.read_at(1, BEGIN + 100_000)
+    assert memory.read_at(rank + 1, BEGIN + 100_000) == first + t["t_burst"] + t["t_cs"]
+
+
 def test_a_read_from_the_past_changes_no_bank():
     memory, t = channel("DDR5_4400_4x8")
     untouched, _ = channel("DDR5_4400_4x8")

@@ -128,3 +128,10 @@ def test_another_expression_in_the_place_of_a_name():
 def test_an_unknown_name_has_a_near_one():
     with pytest.raises(InputError, match=r"position 5: no field 'l1d.sise_kib' \(did you mean l1d.size_kib\?\)"):
         parse("2 * l1d.sise_kib").check_names(["l1d.size_kib", "l2.size_kib"])
+
+
+def test_a_name_beside_one_that_was_replaced_keeps_its_position():
+    found = parse("cost + l9.size").replaced("cost", parse("l2.size"))
+    assert found.names == ["l2.size", "l9.size"]
+    with pytest.raises(InputError, match=r"position 8: no field 'l9\.size'"):
+        found.check_names(["l2.size"])

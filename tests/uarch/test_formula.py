@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from uarch.configuration import flatten
 from uarch.constraints import RELATIONS
-from uarch.formula import evaluate
+from uarch.formula import evaluate, is_power_of_two
 from uarch.space import sample
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +44,7 @@ def test_without_numpy_the_numbers_are_the_same():
     code = """import json, sys
 sys.modules["numpy"] = None
 sys.path.insert(0, sys.argv[1])
-from uarch.formula import evaluate
+from uarch.formula import evaluate, is_power_of_two
 rows, formulas = json.load(sys.stdin)
 tuples = lambda item: tuple(map(tuples, item)) if isinstance(item, list) else item
 print(json.dumps([[float(evaluate(tuples(formula), row)) for formula in formulas] for row in rows]))"""
@@ -54,3 +55,7 @@ print(json.dumps([[float(evaluate(tuples(formula), row)) for formula in formulas
         for formula, number in zip(FORMULAS, numbers, strict=True):
             wanted = float(evaluate(formula, row))
             assert number == wanted or (math.isnan(number) and math.isnan(wanted)), formula
+
+
+def test_powers_of_two_are_whole():
+    assert is_power_of_two(np.array([0.25, 0.5, 1, 2, 3, 0])).tolist() == [False, False, True, True, False, False]

@@ -464,6 +464,30 @@ def test_any_json_is_told_in_one_line(document):
     message(lambda: machine_from_config({"type": "Root", "path": "root", "system": document}, "u"))
 
 
+def test_derived_clocks_divide_one_after_another():
+    machine = load_machine("base")
+    document = copy.deepcopy(configuration(machine))
+    core = next(item for item in objects(document).values() if "icache_port" in item)
+    for divider in (2, 3):
+        clock = {"type": "DerivedClockDomain", "clk_divider": divider, "clk_domain": core["clk_domain"]}
+        core["clk_domain"] = clock | {"path": f"divided_by_{divider}"}
+    found, _ = machine_from_config(document, "u")
+    assert found.frequency_ghz == pytest.approx(machine.frequency_ghz / 6, rel=0.01)
+
+
+def test_at_one_cycle_pipelining_makes_no_difference():
+    machine = load_machine("base")
+    document = configuration(machine)
+    told = machine_from_config(document, "u")[1]
+    for changed_class, lines in (("IntAlu", 0), ("FloatMult", 1)):
+        other = copy.deepcopy(document)
+        for item in objects(other).values():
+            if item.get("opClass") == changed_class:
+                item["pipelined"] = False
+        notes = machine_from_config(other, "u")[1]
+        assert len(notes) - len(told) == lines
+
+
 def test_the_plainest_number():
     assert plainest(12.758, lambda value: 12.67 < value < 12.85) in (12.7, 12.8)
     assert plainest(3.1949, lambda value: 3.1898 < value <= 3.2) == 3.2

@@ -39,6 +39,12 @@ def test_a_stream_is_followed_far_ahead_both_ways_and_not_beyond_its_page():
     assert see(parts.Prefetcher("stream"), 0, 640, 64) == []  # no stream
 
 
+def test_streams_of_two_pages_do_not_disturb_each_other():
+    prefetcher = parts.Prefetcher("stream")
+    assert see(prefetcher, 0, 8192, 64, 8256) == []
+    assert see(prefetcher, 128) == list(range(3, 27))
+
+
 def test_a_stride_is_followed_when_it_is_seen_again():
     prefetcher = parts.Prefetcher("stride")
     assert see(prefetcher, 0, 128) == []

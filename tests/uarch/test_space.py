@@ -12,7 +12,7 @@ from support.errors import InputError
 from tests.errors import message
 from uarch.configuration import field_names, flatten, get_field, machine_from_dict
 from uarch.machine_files import load_machine, load_machines, save_machines
-from uarch.space import SPACES, load_space, ranges, sample, space_names
+from uarch.space import SPACES, load_space, parse_constraint, ranges, sample, space_names
 
 DEFAULT = yaml.safe_load(
     """
@@ -84,6 +84,12 @@ def test_steps_reach_both_ends_evenly(tmp_path):
     assert sorted(found) == [round(0.1 * k, 1) for k in range(4, 21)]
 
 
+def test_steps_of_a_tenth_reach_the_end_whatever_the_division_rounds_to(tmp_path):
+    content = {"base": "base", "fields": {"frequency_ghz": {"low": 0.4, "high": 0.7, "scale": "linear", "step": 0.1}}}
+    assert (0.7 - 0.4) / 0.1 < 3
+    assert {m.frequency_ghz for m in sample(40, space=written(tmp_path, content))} == {0.4, 0.5, 0.6, 0.7}
+
+
 def test_a_latin_hypercube_covers_every_value_of_a_dimension_alike(tmp_path):
     found = [m.l1d.latency for m in sample(100, 2, written(tmp_path, DEFAULT), "lhs")]
     assert np.bincount(found)[1:].tolist() == [20] * 5
@@ -106,6 +112,11 @@ def test_constraints_hold_for_every_machine(tmp_path, constraint, holds):
         machines = sample(40, 1, written(tmp_path, DEFAULT | {"constraints": [constraint]}), method)
         assert len(machines) == 40
         assert all(holds(machine) for machine in machines)
+
+
+def test_machines_without_a_field_meet_what_is_asked_of_it():
+    constraint = parse_constraint("space", "l3.size_kib >= 512")
+    assert constraint.holds({"l3.size_kib": np.array([256.0, math.nan, 1024.0])}).tolist() == [False, True, True]
 
 
 def test_a_machine_that_cannot_exist_is_passed_over(tmp_path):

@@ -181,3 +181,11 @@ def test_a_surface_through_few_designs_finds_a_smooth_optimum():
     assert (above < 0.03).all()
     assert answer.simulated[[0, 1], chosen].all()
     assert np.array_equal(answer.time[answer.simulated], found.cycles[answer.simulated])
+
+
+def test_one_design_for_all_is_that_of_the_smallest_geometric_mean():
+    cycles = np.stack([np.full(36, 4.0), np.full(36, 9.0), np.full(36, 50.0)])
+    cycles[:, 7] *= 0.5
+    found = caches.one_for_all(study(cycles, trained=(0, 1)))
+    assert found.time[2, 6:8] == pytest.approx([6, 3])
+    assert found.simulated.sum(axis=1).tolist() == [36, 36, 0]

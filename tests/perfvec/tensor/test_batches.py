@@ -45,9 +45,10 @@ def test_prediction_batches_put_like_lengths_together():
 
 def test_pooled_by_hand():
     scale = fit_devices([Device("a", {"cores": 1}), Device("b", {"cores": 3})])
-    found = pooled(ROWS, np.array([2, 1]), scale, [Device("b", {"cores": 3})], np.zeros(2, np.int64))
+    found = pooled(ROWS, np.array([2, 1, 0]), scale, [Device("b", {"cores": 3})], np.zeros(3, np.int64))
     assert found[0].tolist() == pytest.approx([18, 21, 6, 7, 8, 9, 4, 5, 3, 1.0])
     assert found[1].tolist() == pytest.approx([0] * 9 + [1.0])
+    assert found[2].tolist() == pytest.approx([2, 4, 1, 2, 2, 3, 0, 1, 2, 1.0])
 
 
 def test_device_vectors_are_standard_and_shared_or_missing_parameters_say_nothing():

@@ -273,12 +273,14 @@ def test_trees_over_rows_learn_the_logarithm_of_a_sum():
 
 
 def test_executions_of_vectors_are_those_that_the_device_needs():
-    """64 executions in vectors of 8 floats: 8 of 32 bytes, 16 of 16 bytes; of elements where no width is known."""
+    """64 executions in vectors of 8 floats: 8 of 32 bytes, 16 of 16 bytes; of elements where no width is known, or less
+    than an element's.
+    """
     values = np.zeros((1, compact_ast.WIDTH), np.float32)
     for name, count in (("executions", 64), ("vectorized_product", 8), ("access0_element_bytes", 4)):
         values[0, compact_ast.COLUMNS.index(name)] = np.log2(1 + count)
-    found = [np.expm1(work("ast", values, np.array([width]))[0]) for width in (64.0, 32.0, 16.0, float("nan"))]
-    assert found == pytest.approx([8, 8, 16, 64], rel=1e-4)
+    found = [np.expm1(work("ast", values, np.array([width]))[0]) for width in (64.0, 32.0, 16.0, 2.0, float("nan"))]
+    assert found == pytest.approx([8, 8, 16, 64, 64], rel=1e-4)
     assert work("primitives", values, np.array([32.0])).tolist() == [0.0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -152,3 +153,13 @@ def test_damaged_debug_information_is_none(traced):
 
     _, frame = traced(after=damage)
     assert (frame.function == "near").any()
+
+
+def test_a_symbol_ends_where_its_size_says_and_without_one_at_the_next():
+    nothing = np.empty(0, np.uint64)
+    located = SimpleNamespace(
+        address=np.array([15, 16, 19, 20, 32, 39, 40, 99], np.uint64),
+        symbols=lambda: (np.array([16, 32, 40], np.uint64), np.array([4, 0, 8], np.uint64), ["f", "g", "h"]),
+        lines=lambda: (nothing, nothing, nothing, []),
+    )
+    assert source_lines(located).function.tolist() == ["", "f", "f", "", "g", "g", "h", ""]

@@ -52,6 +52,11 @@ def test_a_tail_call_takes_the_place_of_its_caller():
     assert stacks_of([1, 4, 6, 8, 11, 2]) == ["1", "12", "12", "13", "13", "1"]
 
 
+def test_a_tail_call_of_an_outer_function_is_no_way_back_to_it():
+    # 3 jumps to where 1 begins
+    assert stacks_of([1, 4, 5, 8, 10, 0]) == ["1", "12", "12", "123", "123", "121"]
+
+
 def test_a_trace_that_begins_within_a_function_returns_beyond_its_start():
     assert stacks_of([8, 11, 6, 7, 2]) == ["3", "3", "2", "2", "1"]
 

@@ -65,6 +65,18 @@ def test_two_back_edges_to_one_header_are_one_loop():
     assert found.innermost.tolist() == [0, 0, 0, -1]
 
 
+def test_the_latch_is_the_back_edge_taken_most_often():
+    found = loops_of([PLAIN, BRANCH, BRANCH, PLAIN], [0, 1, 0, 1, 0, 1, 2, 0, 1, 2, 3])
+    assert (found.header.tolist(), found.latch.tolist(), found.repeats.tolist()) == ([0], [1], [3])
+
+
+def test_a_call_into_a_cycle_is_an_entry_of_it():
+    # 1 … 2 goes round twice; it is entered at 1 by way of 0, and at 2 by the second call
+    code = [PLAIN, PLAIN, BRANCH, RETURN, CALL, CALL, PLAIN]
+    found = loops_of(code, [4, 0, 1, 2, 1, 2, 3, 5, 2, 1, 2, 3, 6], [1, 1, 1, 1, 2, 2, 2])
+    assert len(found.header) == 0
+
+
 def test_a_loop_of_one_instruction():
     found = loops_of([PLAIN, BRANCH, PLAIN], [0, 1, 1, 1, 2])
     assert found.header.tolist() == found.latch.tolist() == [1]

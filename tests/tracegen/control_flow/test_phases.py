@@ -80,6 +80,12 @@ def test_the_criterion_finds_the_number_of_groups(count):
     assert (found.size == 40).all()
 
 
+def test_groups_within_groups_are_told_apart():
+    random = np.random.default_rng(0)
+    centre = np.array([[0, 0], [1, 0], [20, 0], [21, 0]]).repeat(40, axis=0)
+    assert len(choose((centre + random.normal(0, 0.05, centre.shape)).astype(np.float32), 8).centre) == 4
+
+
 def test_equal_points_are_one_cluster():
     found = choose(np.ones((30, 4), np.float32))
     assert len(found.centre) == 1 and np.isfinite(bic(found))

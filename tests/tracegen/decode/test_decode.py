@@ -28,7 +28,7 @@ from uarch.instructions import (
 )
 
 SEEN = Path(__file__).parents[1] / "data" / "gem5-seen"  # the first 15,000 instructions of runs of stock gem5
-RAX, RCX, RDX, RBX, RSP, RSI, RDI, R11 = 0, 1, 2, 3, 4, 6, 7, 11
+RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R11 = 0, 1, 2, 3, 4, 5, 6, 7, 8, 11
 ZF, CF, OF, DF = FLAGS_REGISTER, CARRY_REGISTER, OVERFLOW_REGISTER, DIRECTION_REGISTER
 X0, X1, X2 = VECTOR_REGISTERS, VECTOR_REGISTERS + 1, VECTOR_REGISTERS + 2
 K1, K2 = MASK_REGISTERS + 1, MASK_REGISTERS + 2
@@ -87,6 +87,15 @@ def one(code, isa="x86-64"):
         ),
         ("0f1103", (Operation.NONE, Flag.STORE, [RBX], [VECTOR_REGISTERS], set(), 2)),  # movups [rbx], xmm0
         ("c3", (Operation.BRANCH, Flag.BRANCH | Flag.RETURN | Flag.INDIRECT | Flag.LOAD, [RSP], [], {RSP}, 3)),
+        ("c9", (Operation.NONE, Flag.LOAD, [RSP], [RBP], {RSP, RBP}, 4)),  # leave
+        ("4887d8", (Operation.INT_ALU, Flag(0), [], [RAX, RBX], {RAX, RBX}, 3)),  # xchg rax, rbx
+        (
+            "488703",  # xchg [rbx], rax
+            (Operation.INT_ALU, Flag.ATOMIC | Flag.LOAD | Flag.STORE, [RBX], [RAX], {RAX}, 5),
+        ),
+        ("0faee8", (Operation.SYSTEM, Flag.BARRIER | Flag.SERIALIZING, [], [], set(), 1)),  # lfence
+        ("0fae13", (Operation.SYSTEM, Flag.LOAD, [RBX], [], set(), 2)),  # ldmxcsr [rbx]
+        ("660f3a40c100", (Operation.SIMD_FP_MUL, Flag.FLOAT | Flag.VECTOR, [], [X0, X1], {X0}, 2)),  # dpps
     ],
 )
 def test_x86_encoding(code, expected):
@@ -100,9 +109,11 @@ def test_x86_encoding(code, expected):
         # Parts of registers: 8 and 16 bits are merged, 32 bits clear the upper half.
         ("88dc", {RBX, RAX}, {RAX}),  # mov ah, bl
         ("6689d8", {RBX, RAX}, {RAX}),  # mov ax, bx
+        ("4188c0", {RAX, R8}, {R8}),  # mov r8b, al
         ("89d8", {RBX}, {RAX}),  # mov eax, ebx
         ("0fb6c4", {RAX}, {RAX}),  # movzx eax, ah
         ("30c0", {RAX}, {RAX, ZF, CF, OF}),  # xor al, al clears a part only
+        ("6631c0", {RAX}, {RAX, ZF, CF, OF}),  # xor ax, ax
         ("31c0", set(), {RAX, ZF, CF, OF}),  # xor eax, eax
         ("6698", {RAX}, {RAX}),  # cbw
         ("99", {RAX}, {RDX}),  # cdq
@@ -153,6 +164,9 @@ def test_x86_encoding(code, expected):
         ("c5ec4acb", {K2, K2 + 1}, {K1}),  # kaddw k1, k2, k3
         ("dec1", {X87_REGISTER}, {X87_REGISTER}),  # faddp
         ("dac1", {X87_REGISTER, CF}, {X87_REGISTER}),  # fcmovb
+        ("dad1", {X87_REGISTER, ZF, CF}, {X87_REGISTER}),  # fcmovbe
+        ("d903", {RBX}, {X87_REGISTER}),  # fld dword ptr [rbx]
+        ("c4e269900488", {RAX, X0, X1, X2}, {X0, X2}),  # vpgatherdd xmm0, [rax + xmm1*4], xmm2 clears its mask
         ("0f1f0400", set(), set()),  # nop [rax+rax]
     ],
 )
@@ -218,6 +232,8 @@ def test_riscv_encoding(code, operation, flags, address, data, written):
         ("2028614e", {X0, X1}, {X0}),  # xtn2 keeps the lower half
         ("2028610e", {X1}, {X0}),  # xtn
         ("2014004f", {X0}, {X0}),  # orr v0.4s, #1
+        ("2014006f", {X0}, {X0}),  # bic v0.4s, #1
+        ("200c221e", {X1, X2, ZF}, {X0}),  # fcsel s0, s1, s2, eq
         ("207ca26e", {X0, X1, X2}, {X0}),  # uaba
         ("2000a0f2", {0}, {0}),  # movk x0
         ("000041fa", {0, 1, ZF}, {ZF}),  # ccmp x0, x1, #0, eq
@@ -247,6 +263,9 @@ def test_aarch64_registers(code, data, written):
         ("73101500", {10}, {ZF}),  # fsflags a0
         ("73a51500", {11, ZF}, {10, ZF}),  # csrrs a0, fflags, a1
         ("73d01100", set(), {ZF}),  # fsflagsi 3
+        ("73201500", {10, ZF}, {ZF}),  # csrs fflags, a0
+        ("73101000", set(), {ZF}),  # fsflags zero
+        ("ef028000", set(), {5}),  # jal t0
         ("0d05", {10}, {10}),  # c.addi a0, 3
         ("0d45", set(), {10}),  # c.li a0, 3
         ("2800", {2}, {10}),  # c.addi4spn a0, sp, 8
@@ -320,6 +339,11 @@ def test_loads_and_stores_are_those_that_gem5_saw(name):
         ("480fafc3", 3, 1, 0, 1),  # imul rax, rbx
         ("e800000000", 5, 1, 1, 0),  # call
         ("ffd0", 4, 1, 1, 0),  # call rax
+        ("ff13", 5, 1, 1, 0),  # call [rbx]
+        ("c20800", 5, 1, 0, 0),  # ret 8
+        ("f0ff03", 5, 1, 0, 0),  # lock inc dword ptr [rbx]: a fence before and after
+        ("488703", 5, 1, 0, 1),  # xchg [rbx], rax
+        ("8f0500000000", 5, 0, 1, 1),  # pop [rip]
         ("ffe0", 1, 1, 0, 0),  # jmp rax
         ("0f94c0", 2, 1, 0, 1),  # sete al
         ("480fb603", 2, 1, 0, 0),  # movzx rax, byte ptr [rbx]
@@ -343,6 +367,10 @@ def test_loads_and_stores_are_those_that_gem5_saw(name):
         ("f20f5803", 2, 1, 0, 0),  # addsd xmm0, [rbx]
         ("0f5803", 4, 2, 0, 0),  # addps xmm0, [rbx]
         ("c5fc5803", 8, 4, 0, 0),  # vaddps ymm0, ymm0, [rbx]
+        ("660fe703", 3, 0, 0, 0),  # movntdq [rbx], xmm0
+        ("f20f2a03", 2, 1, 0, 0),  # cvtsi2sd xmm0, dword ptr [rbx]
+        ("660f73d808", 8, 3, 0, 1),  # psrldq xmm0, 8
+        ("660f73d809", 10, 2, 3, 1),  # psrldq xmm0, 9
     ],
 )
 def test_x86_micro_operations(code, total, compute, before, after):
@@ -355,16 +383,39 @@ def test_x86_micro_operations(code, total, compute, before, after):
 
 
 @pytest.mark.parametrize(
-    ("front", "steps"),
+    ("code", "total", "before"),
     [
-        ("31d2", 7),  # xor edx, edx: the quotient is as long as the values are
-        ("4899", 7),  # cqo
-        ("4889ca", 35),  # mov rdx, rcx: a dividend of 128 bits
-        ("31db", 7),  # nothing known of rdx
+        # As in gem5's macromem.cc: the address where it is not the base's, accesses, halves, spreading, the new base.
+        ("410c4029", 2, 1),  # ldp w1, w3, [x2]
+        ("4004c1a8", 2, 0),  # ldp x0, x1, [x2], #16
+        ("410840ad", 3, 1),  # ldp q1, q2, [x2]
+        ("410c0029", 2, 1),  # stp w1, w3, [x2]
+        ("410c00a9", 3, 1),  # stp x1, x3, [x2]
+        ("fd7bbfa9", 4, 1),  # stp x29, x30, [sp, #-16]!
+        ("2070000c", 2, 1),  # st1 {v0.8b}, [x1]
+        ("2000000c", 3, 1),  # st4 {v0.8b - v3.8b}, [x1]
+        ("2000004c", 6, 1),  # st4 {v0.16b - v3.16b}, [x1]
     ],
 )
-def test_divides_of_double_width(front, steps):
-    codes = [bytes.fromhex(front), bytes.fromhex("48f7f6")]  # div rsi
+def test_aarch64_micro_operations(code, total, before):
+    padded = np.frombuffer(bytes.fromhex(code).ljust(16, b"\0"), np.uint8).reshape(1, 16)
+    decoded = decode(np.array([0x1000], np.uint64), padded, "aarch64")
+    assert (int(decoded.micro_operations[0]), int(decoded.cycles_before[0])) == (total, before)
+
+
+@pytest.mark.parametrize(
+    ("front", "divide", "steps"),
+    [
+        ("31d2", "48f7f6", 7),  # xor edx, edx; div rsi: the quotient is as long as the values are
+        ("4899", "48f7f6", 7),  # cqo
+        ("4889ca", "48f7f6", 35),  # mov rdx, rcx: a dividend of 128 bits
+        ("31db", "48f7f6", 7),  # nothing known of rdx
+        ("89ca", "f7f6", 19),  # mov edx, ecx; div esi: one of 64 bits
+        ("6689ca", "66f7f6", 7),  # mov dx, cx; div si
+    ],
+)
+def test_divides_of_double_width(front, divide, steps):
+    codes = [bytes.fromhex(front), bytes.fromhex(divide)]
     padded = np.zeros((2, 16), np.uint8)
     for row, raw in enumerate(codes):
         padded[row, : len(raw)] = list(raw)

@@ -263,9 +263,40 @@ def test_a_condition_and_a_column_walk_are_seen(te):
     (leaf,) = (numbers(row, COLUMNS) for row in compact_ast(halved)[0])
     assert "access1_affine" not in leaf and leaf["int_div_mod"] == 1
     assert leaf["access1_distinct_bytes"] == 4 * 16 * 32  # of an index that is not affine, the whole dimension
+    odd = module(te, a, te.compute((16, 33), lambda i, j: a[i, j // 2], name="B"))
+    (leaf,) = (numbers(row, COLUMNS) for row in compact_ast(odd)[0])
+    assert leaf["access1_distinct_bytes"] == 4 * 16 * 17
     padded = module(te, a, te.compute((16, 33), lambda i, j: te.if_then_else(j < 32, a[i, j], 0.0), name="B"))
     (leaf,) = (numbers(row, COLUMNS) for row in compact_ast(padded)[0])
     assert leaf["int_compare"] == 1 and leaf["float_call"] == 1
+
+
+def test_a_split_that_does_not_divide_is_a_condition(te):
+    from tvm.s_tir import Schedule
+
+    a = te.placeholder((33,), name="A")
+    schedule = Schedule(module(te, a, te.compute((33,), lambda i: a[i] + 1.0, name="B")))
+    schedule.split(*schedule.get_loops(schedule.get_sblock("B")), [None, 4])
+    values, position = compact_ast(schedule.mod)
+    assert numbers(values[0], COLUMNS)["conditions"] == 1
+    assert position.tolist() == [3]  # behind two loops and the condition
+
+
+def test_functions_are_walked_one_after_another(te):
+    import tvm
+
+    a = te.placeholder((32,), name="A")
+    one = te.create_prim_func([a, te.compute((32,), lambda i: a[i] + 1.0, name="B")])
+    assert compact_ast(tvm.IRModule({"first": one, "second": one}))[1].tolist() == [1, 3]
+
+
+def test_what_just_fits_stays_in_a_cache_and_is_unrolled():
+    """128 floats, touched again in each of four steps of the outer loop."""
+    dimension = loop_nest.Dimension(1, 128, (loop_nest.Term(frozenset((0,)), 128, 1),), ((0, 1),))
+    access = loop_nest.Access(0, 4, (dimension,))
+    row = loop_nest.loop_nest([128, 4], [access], lanes=1, unroll=128, operations=0)
+    found = dict(zip(loop_nest.COLUMNS, row, strict=True))
+    assert (found["traffic512"], found["unrolled"]) == (512, 128)
 
 
 def test_a_database_is_read_with_features(tmp_path, te):
