@@ -41,7 +41,8 @@ def find_loops(instructions: StaticInstructions, edges: Edges, function: NDArray
     calls, behind = _behind_calls(instructions, np.unique(edges.source[(flags[edges.source] & _CALL) != 0]), function)
     source = np.concatenate([edges.source[inside], calls])
     target = np.concatenate([edges.target[inside], behind])
-    count = np.concatenate([edges.times[inside], np.zeros(len(calls), np.int64)])
+    called = np.bincount(edges.source, edges.times, minlength=len(instructions)).astype(np.int64)
+    count = np.concatenate([edges.times[inside], called[calls]])
 
     executed = np.unique(np.concatenate([edges.source, edges.target]))
     lowest = executed[np.unique(function[executed], return_index=True)[1]]  # a function without a call begins there
