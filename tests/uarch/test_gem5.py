@@ -348,6 +348,13 @@ def changed(document, path, **parameters) -> dict:
         ("system.mem.dram", {"tCL": 25000}, "memory.model = HBM_1000_4H_1x64", "memory.model", "HBM_1000_4H_1x64"),
         ("system.clk_domain", {"clock": [500]}, "", "frequency_ghz", 2.0),
         ("system.l1d", {"size": (1 << 17) + 5}, "l1d.size_kib = 128", "l1d.size_kib", 128),
+        ("system.cpu", {"needsTSO": False}, "system.cpu.needsTSO = False", None, None),
+        ("system.l2bus", {"frontend_latency": 20}, "system.l2bus.frontend_latency = 20", None, None),
+        ("system.membus", {"width": 64}, "system.membus.width = 64", None, None),
+        ("system.mem", {"static_frontend_latency": 100_000}, "system.mem.static_frontend_latency", None, None),
+        ("system.mem.dram", {"page_policy": "close"}, "page_policy = 'close'", None, None),
+        ("system.mem.dram", {"addr_mapping": "RoCoRaBaCh"}, "addr_mapping = 'RoCoRaBaCh'", None, None),
+        ("system.cpu.branchPred", {"tage": {"path": "t", "nHistoryTables": 3}}, "t.nHistoryTables = 3", None, None),
     ],
 )
 def test_what_has_no_counterpart_is_a_note(path, parameters, note, field, value):
@@ -356,6 +363,30 @@ def test_what_has_no_counterpart_is_a_note(path, parameters, note, field, value)
     assert all("\n" not in line for line in notes)
     if field is not None:
         assert get_field(machine, field) == value
+
+
+def test_a_cache_of_another_clock_has_the_cores_cycles():
+    slow = {
+        "type": "SrcClockDomain",
+        "path": "system.slow",
+        "clock": [4 * objects(O3)["system.clk_domain"]["clock"][0]],
+    }
+    before = machine_from_config(O3, "u")[0].l2.latency
+    machine, notes = machine_from_config(changed(O3, "system.l2", clk_domain=slow), "u")
+    assert machine.l2.latency == 4 * before
+    assert [line for line in notes if line.startswith("system.l2.clk_domain: ")]
+    _, notes = machine_from_config(changed(O3, "system.membus", clk_domain=slow), "u")
+    assert [line for line in notes if line.startswith("system.membus.clk_domain: ")]
+
+
+def test_units_that_fields_share_are_told():
+    document = copy.deepcopy(O3)
+    pool = objects(document)["system.cpu.fuPool"]["FUList"]
+    load = next(one for one in pool if any(op["opClass"] == "MemRead" for op in one["opList"]))
+    store = next(one for one in pool if any(op["opClass"] == "MemWrite" for op in one["opList"]))
+    load["opList"] = load["opList"] + store["opList"]
+    _, notes = machine_from_config(document, "u")
+    assert "load, store units: 1 of gem5's are shared by these; counted for each" in notes
 
 
 @pytest.mark.parametrize(

@@ -341,9 +341,10 @@ class _Fleet:
         words += ["--max-instructions", str(0 if window.to_the_end else _enough(window.stop - window.start))]
         words += ["--cwd", str(window.folder.absolute()), "--executable", window.executable]
         words += [word for item in window.environment for word in ("--env", item)]
-        # The kind of file decides how a program buffers its output, so a device stays one.
+        # The kind of file decides how a program buffers its output, so a device stays one, and gem5's own output too.
         output = window.stdout if window.stdout.startswith("/dev/") else str(folder / "stdout")
-        words += ["--stdout", output, "--stderr", str(folder / "stderr")]
+        words += [] if window.stdout == "cout" else ["--stdout", output]
+        words += ["--stderr", str(folder / "stderr")]
         words += ["--stdin", window.stdin] if window.stdin else []
         words += ["--sysroot", window.sysroot] if window.sysroot else []
         words += ["--", *window.command]

@@ -39,7 +39,7 @@ from tracegen.gem5.address_space import AddressSpace
 from tracegen.gem5.source import Gem5Run, blocks, find_source, read_facts, read_run
 from tracegen.gem5.statistics import memory_references, read_statistics
 from tracegen.gem5.text.instructions import advance, settle
-from tracegen.gem5.text.layout import DONE, FULL, GROW, MAPPING, MICRO, STORED_OPEN, WRONG, Output, Tables
+from tracegen.gem5.text.layout import DONE, FULL, GROW, MAPPING, MICRO, PENDING, STORED_OPEN, WRONG, Output, Tables
 from tracegen.gem5.text.scanner import scan
 from tracegen.gem5.text.statics import Statics
 from uarch.configuration import Machine, OutOfOrderPipeline
@@ -318,25 +318,30 @@ class Reader:
         return int(self.state.last_pending - self.state.first_pending)
 
     def end(self, tick: int) -> None:
-        """The program has ended at `tick`: its last instruction retires then, those before it that are pending at
-        once."""
+        """The run has ended at `tick`: the last instruction retires then, and those before it that have no record at
+        once, as a store that still waits to be written; those behind such a one have theirs.
+        """
         waiting = self.pending
-        pipeline = self._run.machine.pipeline
-        if isinstance(pipeline, OutOfOrderPipeline) and waiting > pipeline.rob_entries + pipeline.store_queue_entries:
+        at = (int(self.state.first_pending) + np.arange(waiting)) & (PENDING - 1)
+        sequence = self._tables.pending[at].seq
+        records = self._tables.records[sequence & (len(self._tables.records) - 1)]
+        told = np.where(records.seq == sequence + 1, np.where(records.tick > 0, records.tick, records.complete), 0)
+        pipeline, without = self._run.machine.pipeline, int((told == 0).sum())
+        if isinstance(pipeline, OutOfOrderPipeline) and without > pipeline.rob_entries + pipeline.store_queue_entries:
             raise InputError(
-                f"{self.name}: the last {waiting:,} instructions have no O3PipeView record, more than the core holds; "
-                "run gem5 with the flag O3PipeView"
+                f"{self.name}: {without:,} of the last {waiting:,} instructions have no O3PipeView record, more than "
+                "the core holds; run gem5 with the flag O3PipeView"
             )
-        last = (tick - int(self.state.retired)) // self._run.simulation.period
-        if waiting == 0 or last < 0:
+        if waiting == 0 or tick < int(self.state.retired):
             return
-        rest = np.zeros(waiting, np.uint16)
-        rest[-1] = min(last, 65535)
-        self.state.saturated += last > 65535
-        self._write_latencies(rest)
+        told[-1] = told[-1] or tick
+        retired = np.maximum.accumulate(np.append(int(self.state.retired), told))
+        cycles = np.diff(retired) // self._run.simulation.period
+        self.state.saturated += int((cycles > 65535).sum())
+        self._write_latencies(np.minimum(cycles, 65535).astype(np.uint16))
         self.state.labelled += waiting
         self.state.first_pending = self.state.last_pending
-        self.state.retired = tick
+        self.state.retired = int(retired[-1])
 
     def counts(self) -> Counts:
         """Count as gem5 does: O3 leaves out system calls, Minor counts repeated micro-operations again."""

@@ -1,4 +1,4 @@
-"""gem5's `stats.txt`: its first section, and whether imported text agrees with it."""
+"""gem5's `stats.txt`: what its sections say of the whole run, to compare imported text with."""
 
 from __future__ import annotations
 
@@ -24,25 +24,37 @@ _MEMORY_CLASSES = (  # Simd… of RISC-V's vectors are Vector… in v23
 
 
 def read_statistics(path: Path) -> dict[str, float]:
-    """Scalars of the first section by their names. Raises InputError for what is no statistics of gem5."""
-    found: dict[str, float] = {}
+    """Scalars by their names, of the run from its last reset on, or of all of it.
+
+    A script may dump several sections: those that follow resets are added up where they are the whole run; where none
+    was reset, the last one has everything. Raises InputError for what is no statistics of gem5.
+    """
+    sections: list[dict[str, float]] = []
     begun = False
     try:
         with path.open(errors="replace") as stream:
             for number, line in enumerate(iter(lambda: stream.readline(_LONGEST), "")):
-                if number > _MOST:
+                if number > _MOST * max(len(sections), 1):
                     raise InputError(f"{path}: more than {_MOST:,} lines; no statistics of one gem5 core are so long")
                 if line.startswith(_BEGIN):
                     begun = True
-                elif line.startswith(_END) and begun:
-                    return found
+                    sections.append({})
+                elif line.startswith(_END):
+                    begun = False
                 elif begun and (parts := _LINE.match(line)):
-                    found[parts.group(1)] = float(parts.group(2))
+                    sections[-1][parts.group(1)] = float(parts.group(2))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
-    if not begun:
+    if not sections:
         raise InputError(f"{path}: no statistics of gem5 (no line {_BEGIN!r})")
-    raise InputError(f"{path}: its first section has no end; gem5 did not finish, or the file is cut")
+    if begun:
+        raise InputError(f"{path}: its last section has no end; gem5 did not finish, or the file is cut")
+    last = sections[-1]
+    final = last.get("finalTick")
+    if last.get("simTicks") == final or sum(one.get("simTicks", 0.0) for one in sections) != final:
+        return last
+    names = dict.fromkeys(name for one in sections for name in one)
+    return {name: sum(one.get(name, 0.0) for one in sections) for name in names} | {"finalTick": final}
 
 
 def memory_references(statistics: dict[str, float], core: str) -> float | None:

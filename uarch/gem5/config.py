@@ -23,6 +23,7 @@ from uarch.gem5.table import (
     CACHE,
     CACHE_DEFAULT,
     CACHE_SET,
+    CONTROLLER_DEFAULT,
     CORE,
     CORE_DEFAULT,
     CORE_SET,
@@ -30,6 +31,7 @@ from uarch.gem5.table import (
     DIRECTION_PART,
     ISAS,
     ISSUE_QUEUE,
+    L2_BUS_DEFAULT,
     PREDICTOR_PARTS,
     PREDICTORS,
     PREFETCHER_DEFAULT,
@@ -37,6 +39,9 @@ from uarch.gem5.table import (
     QUEUE_PART,
     REPLACEMENT_DEFAULT,
     REPLACEMENT_POLICIES,
+    SIMPLE_MEMORY_DEFAULT,
+    SYSTEM_BUS_DEFAULT,
+    TAGE_DEFAULT,
     TLB_ENTRIES,
     UNITS,
     Unit,
@@ -150,6 +155,7 @@ class _Reader(Configuration):
     """Fields of a machine from the objects of a configuration."""
 
     isa = "x86-64"
+    _core_period = 0  # ps
 
     def machine(self, name: str) -> dict[str, Any]:
         """The nested mapping of a machine's fields, bounded as fields are."""
@@ -170,6 +176,7 @@ class _Reader(Configuration):
             values[section][last] = self._least(field, f"{rules}.{last}", sources)
         self._relations(values)
         values["branch_predictor"] = self._predictor(cpu, core)
+        self._core_period = self._period(cpu)
         values |= self._caches(ports)
         for part in ("itb", "dtb"):
             tlb = self.part(self.part(cpu, "mmu"), part)
@@ -234,6 +241,8 @@ class _Reader(Configuration):
                     value = (self._core_value(cpu, name) - parameter.plus) / parameter.times
                     found.setdefault(parameter.field, []).append((f"{cpu['path']}.{name}", value))
         self._defaults(cpu, CORE_SET[core] | CORE_DEFAULT[core])
+        if core == "out-of-order":
+            self._defaults(cpu, {"needsTSO": ISAS[self.isa].total_store_order})
 
     def _core_value(self, cpu: Mapping[str, Any], name: str) -> int:
         """A parameter of the core. v25's queues of instructions are objects, whose entries are added up."""
@@ -242,6 +251,11 @@ class _Reader(Configuration):
 
     def _units(self, cpu: Mapping[str, Any], core: str, found: dict[str, list[tuple[str, float]]]) -> None:
         given = list(self._given_units(cpu, core))
+        for count, done in given:
+            counted = [one for one in UNITS[core] if isinstance(one.count, str)]
+            shared = [one.name for one in counted if one.operations[0].classes.split()[0] in done]
+            if count and len(shared) > 1:
+                self.note(f"{', '.join(shared)} units", f"{count} of gem5's are shared by these; counted for each")
         for unit in UNITS[core]:
             self._unit(unit, given, found)
         if core == "in-order":
@@ -351,13 +365,19 @@ class _Reader(Configuration):
         values["kind"] = predictor.kind
         if predictor.sizes:
             path = direction.get("path")
-            sizes = [(f"{path}.{name}", self.whole(direction, name) / times) for name, times in predictor.sizes]
+            sizes = [
+                (f"{path}.{name}" + (f" / {times}" if times > 1 else ""), self.whole(direction, name) / times)
+                for name, times in predictor.sizes
+            ]
             values["entries"] = self._power("branch_predictor.entries", sizes, 16)
         else:
             values["entries"] = predictor.nominal
             self.note(
                 f"branch_predictor.entries = {predictor.nominal}", f"assumed; gem5's {predictor.gem5} has one size"
             )
+            inner = self.part(direction, "tage")
+            if inner is not None:
+                self._defaults(inner, TAGE_DEFAULT.get(predictor.gem5, {}))
         for field, part, _, name, former in PREDICTOR_PARTS:
             inner = self.part(item, part)
             if inner is None and former in item:
@@ -403,7 +423,9 @@ class _Reader(Configuration):
             if any(one["path"] == behind[0]["path"] for one in chain):
                 raise InputError(f"{behind[0]['path']} leads back to itself")
             chain.append(behind[0])
+            self._buses(chain[-2], L2_BUS_DEFAULT)
             values[level] = self._cache(level, behind[0])
+        self._buses(chain[-1], SYSTEM_BUS_DEFAULT)
         values.setdefault("l3", None)
         memories = self.behind(chain[-1], "mem_side", _MEMORIES)
         memories = memories or [item for _, item in sorted(self.objects.items()) if item["type"] in _MEMORIES]
@@ -414,16 +436,34 @@ class _Reader(Configuration):
         values["memory"] = self._memory(memories[0])
         return values
 
+    def _buses(self, cache: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+        """Note what no field says of the crossbar behind a cache, its clock too."""
+        for bus in self.peers(cache, "mem_side"):
+            if bus["type"] == "CoherentXBar":
+                self._defaults(bus, expected)
+                self._pace(bus)
+
+    def _pace(self, item: Mapping[str, Any]) -> float:
+        """Return an object's clock period in those of the core, and note where it is another."""
+        period = self._period(item) if self.part(item, "clk_domain") is not None else self._core_period
+        if period != self._core_period:
+            self.note(
+                f"{item['path']}.clk_domain", f"{period} ps, the core's is {self._core_period}; cycles are the core's"
+            )
+        return period / self._core_period
+
     def _cache(self, level: str, item: Mapping[str, Any]) -> dict[str, Any]:
         values: dict[str, Any] = {}
+        pace = self._pace(item)
         for parameter in CACHE:
             field = f"{level}.{parameter.field}"
             sources = [(f"{item['path']}.{name}", self.whole(item, name) / parameter.times) for name in parameter.names]
             most = max(value for _, value in sources)
             if most != sources[0][1] or most != sources[-1][1]:
                 self.note(f"{field} = {most:g}", "the most of " + ", ".join(f"{text} ({v:g})" for text, v in sources))
+            most = math.ceil(most * pace) if parameter.field == "latency" else most
             values[parameter.field] = self._bounded(field, field, most, sources[0][0])
-        returned = response_latency(values["latency"])
+        returned = response_latency(math.ceil(values["latency"] / pace))
         self._defaults(item, {"response_latency": returned} | CACHE_SET | CACHE_DEFAULT)
         values["replacement"] = self._replacement(item)
         prefetcher = self.part(item, "prefetcher")
@@ -454,6 +494,7 @@ class _Reader(Configuration):
     def _memory(self, item: Mapping[str, Any]) -> dict[str, Any]:
         if item["type"] == "SimpleMemory":
             latency, ticks = self.number(item, "latency") / 1000, self.number(item, "bandwidth")
+            self._defaults(item, SIMPLE_MEMORY_DEFAULT)
             if ticks < 1:
                 self.note(f"{item['path']}.bandwidth = {ticks:g}", "no field says unlimited; 1 ps a byte assumed")
             bandwidth = bandwidth_gbs(max(math.floor(ticks + 0.5), 1))
@@ -465,7 +506,11 @@ class _Reader(Configuration):
         if dram is None or dram.get("type") != "DRAMInterface":
             kind = dram.get("type") if dram is not None else item["type"]
             raise InputError(f"{item['path']} is {show(kind)}, which has no counterpart; use SimpleMemory or a DRAM")
-        return {"model": self._dram(dram)}
+        self._defaults(item, CONTROLLER_DEFAULT)
+        model = self._dram(dram)
+        policy = "close_adaptive" if dram_models()[model]["closed"] else "open_adaptive"
+        self._defaults(dram, {"page_policy": policy, "addr_mapping": "RoRaBaCoCh"})
+        return {"model": model}
 
     def _dram(self, item: Mapping[str, Any]) -> str:
         """The named DRAM with these timings: config.json does not hold the class's name."""

@@ -258,6 +258,25 @@ UNITS: dict[str, tuple[Unit, ...]] = {
 }
 
 
+# Tables of the TAGE inside a predictor (src/cpu/pred/BranchPredictor.py), which a field does not size.
+TAGE_DEFAULT: dict[str, dict[str, Any]] = {
+    "TAGE": {
+        "nHistoryTables": 7,
+        "minHist": 5,
+        "maxHist": 130,
+        "logTagTableSizes": [13, 9, 9, 9, 9, 9, 9, 9],
+        "tagTableTagWidths": [0, 9, 9, 10, 10, 11, 11, 12],
+    },
+    "LTAGE": {
+        "nHistoryTables": 12,
+        "minHist": 4,
+        "maxHist": 640,
+        "logTagTableSizes": [14, 10, 10, 11, 11, 11, 11, 10, 10, 10, 10, 9, 9],
+        "tagTableTagWidths": [0, 7, 7, 8, 8, 9, 10, 11, 12, 12, 13, 14, 15],
+    },
+}
+
+
 @dataclass(frozen=True)
 class Predictor:
     """A direction predictor. `sizes` are its tables in units of the field `entries`; without any, gem5's class has one
@@ -315,6 +334,11 @@ CACHE: tuple[Parameter, ...] = (
 )
 CACHE_SET: dict[str, Any] = {"tgts_per_mshr": 16, "write_buffers": 8}
 CACHE_DEFAULT: dict[str, Any] = {"clusivity": "mostly_incl", "sequential_access": False}
+# Crossbars between caches and to memory (src/mem/XBar.py), a DRAM's controller (src/mem/MemCtrl.py); its times in ps.
+L2_BUS_DEFAULT: dict[str, Any] = {"frontend_latency": 1, "forward_latency": 0, "response_latency": 1, "width": 32}
+SYSTEM_BUS_DEFAULT: dict[str, Any] = {"frontend_latency": 3, "forward_latency": 4, "response_latency": 2, "width": 16}
+CONTROLLER_DEFAULT: dict[str, Any] = {"static_frontend_latency": 10_000, "static_backend_latency": 10_000}
+SIMPLE_MEMORY_DEFAULT: dict[str, Any] = {"latency_var": 0}
 PREFETCHERS = {"none": None, "stride": "StridePrefetcher", "tagged": "TaggedPrefetcher"}
 # gem5's class, with what is not its default; an SRRIP's type is that of the class it is derived from.
 REPLACEMENT_POLICIES = {

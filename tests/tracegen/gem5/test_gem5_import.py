@@ -33,6 +33,7 @@ from tracegen.qemu import Execution
 from tracegen.qemu import trace as trace_by_qemu
 from uarch.machine_files import load_machine
 
+_BEGIN, _END = "---------- Begin Simulation Statistics ----------", "---------- End Simulation Statistics   ----------"
 PERIOD = {"o3": 556, "minor": 714}  # picoseconds: 1.8 and 1.4 GHz
 
 
@@ -217,6 +218,38 @@ def test_memory_does_not_depend_on_the_length(tmp_path, monkeypatch):
     assert again.tolist() == latency.tolist()
     for one, other in zip(before, executed(trace), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_record_that_never_came_holds_up_no_others(tmp_path):
+    """A store that still waits when the run ends has none; those behind it retired all the same."""
+    _, _, whole = imported("o3", tmp_path)
+    lines = gem5_runs.lines("o3")
+    (retired,) = numbers(lines, "O3PipeView:retire:[1-9]")[-300:-299]
+    first = max(number for number in numbers(lines, "O3PipeView:fetch:") if number < retired)
+    text = "\n".join(lines[:first] + lines[retired + 1 :]) + "\n"
+    folder = gem5_runs.copy("o3", tmp_path / "run", text.encode(errors="surrogateescape"))
+    done, _, without = imported("o3", tmp_path, folder)
+    assert done.checked and len(without) == len(whole)
+    assert without.sum() == whole.sum() and (without != whole).sum() <= 2
+
+
+def test_statistics_of_several_dumps_are_of_the_whole_run(tmp_path):
+    path = tmp_path / "stats.txt"
+
+    def written(*sections):
+        text = [f"{_BEGIN}\n" + "".join(f"{k} {v} # x\n" for k, v in one.items()) + f"{_END}\n" for one in sections]
+        path.write_text("\n".join(text))
+        return read_statistics(path)
+
+    assert written({"simTicks": 30, "finalTick": 30, "a": 3}, {"simTicks": 50, "finalTick": 80, "a": 5}) == {
+        "simTicks": 80,
+        "finalTick": 80,
+        "a": 8,
+    }
+    # never reset: the last one has everything
+    assert written({"simTicks": 30, "finalTick": 30, "a": 3}, {"simTicks": 80, "finalTick": 80, "a": 8})["a"] == 8
+    # reset after a warm-up that no section tells of
+    assert written({"simTicks": 50, "finalTick": 80, "a": 5}) == {"simTicks": 50, "finalTick": 80, "a": 5}
 
 
 def test_a_hash_table_grows_with_its_numbers():
