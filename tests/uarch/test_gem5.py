@@ -319,6 +319,9 @@ def test_wrong_words_of_the_script_are_told(capsys):
 # Import
 
 
+_SMALL = {"path": "t", "nHistoryTables": 3}
+
+
 def changed(document, path, **parameters) -> dict:
     document = copy.deepcopy(document)
     objects(document)[path].update(parameters)
@@ -354,7 +357,7 @@ def changed(document, path, **parameters) -> dict:
         ("system.mem", {"static_frontend_latency": 100_000}, "system.mem.static_frontend_latency", None, None),
         ("system.mem.dram", {"page_policy": "close"}, "page_policy = 'close'", None, None),
         ("system.mem.dram", {"addr_mapping": "RoCoRaBaCh"}, "addr_mapping = 'RoCoRaBaCh'", None, None),
-        ("system.cpu.branchPred", {"tage": {"path": "t", "nHistoryTables": 3}}, "t.nHistoryTables = 3", None, None),
+        ("system.cpu.branchPred", {"type": "LTAGE", "tage": _SMALL}, "t.nHistoryTables = 3", None, None),
     ],
 )
 def test_what_has_no_counterpart_is_a_note(path, parameters, note, field, value):
