@@ -5,7 +5,7 @@ makes itself, page-table walks among them, not of those that a prefetcher above 
 already on its way are not misses; `l1d_merged_mpki` counts them. Of prefetchers, as Srinath et al. (Feedback Directed
 Prefetching, HPCA 2007, §2): accuracy is the share of prefetched lines that a request used, also one of a prefetcher
 above, lateness the share of these that were still on their way, coverage the share of would-be demand misses that found
-a prefetched line. gem5's `pfIssued` counts besides what hits its cache or an MSHR (`HardPFReq.mshrMisses` are sent), and
+a prefetched line. gem5's `pfIssued` counts besides what hits its cache or an MSHR (`HardPFReq.mshrMisses` are sent),
 its `pfUseful` leaves out late ones. `dram_row_hit_rate` is the share of lines whose first burst found its row open.
 """
 
