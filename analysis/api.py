@@ -354,16 +354,18 @@ def represent(
     return Program(vector, source if isinstance(source, TraceFile) else _trace_file(Path(source), None))
 
 
-def machine(name: str | os.PathLike[str]) -> Machine:
-    """Return a machine: a preset by name, or a YAML or JSON file. `with_` changes fields of it. Raises Error.
+def machine(name: str | os.PathLike[str] | Mapping[str, Any]) -> Machine:
+    """Return a machine: a preset by name, a YAML or JSON file, or what such a file holds, as a mapping. `with_` changes
+    fields of it. Raises Error.
 
     >>> import perfvec as pv
     >>> pv.machine("zen4").with_(l2__size_kib=2048).l2.size_kib
     2048
     """
+    from uarch.configuration import machine_from_dict
     from uarch.machine_files import load_machine
 
-    return load_machine(os.fspath(name))
+    return machine_from_dict(name) if isinstance(name, Mapping) else load_machine(os.fspath(name))
 
 
 def presets() -> list[str]:

@@ -76,6 +76,13 @@ def test_a_machine_needs_no_tensors():
     assert not {"torch", "pandas", "matplotlib", "plotly", "h5py"} & set(names)
 
 
+def test_a_machine_is_what_its_file_holds():
+    zen4 = pv.machine("zen4")
+    assert pv.machine(zen4.to_dict()) == zen4
+    with pytest.raises(pv.Error, match="core cannot vary"):
+        pv.sweep("T.trace.h5", base="zen4", vary={"core": ["in-order"]})
+
+
 def test_every_name_is_there_and_documented():
     for name in pv.__all__:
         value = getattr(pv, name)

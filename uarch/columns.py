@@ -163,6 +163,8 @@ def _change(base: Machine, field: str, value: Any) -> dict[str, Any]:
     """Return the fields that have another value once `field` is `value`; None where they are gone."""
     if field == "name":
         raise InputError("name cannot vary: it changes nothing of a machine")
+    if field == "core":
+        raise InputError("core cannot vary: the other kind has other fields; compare machines with predict instead")
     with suppress(RelationError):  # possible perhaps together with another field's values
         replace_field(base, field, value)
     if field in ("memory", "memory.model"):
