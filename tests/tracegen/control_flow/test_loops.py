@@ -112,6 +112,6 @@ def test_a_trace_that_begins_within_a_loop():
 
 
 def test_a_loop_that_goes_on_behind_a_call_repeats_as_often_as_it_is_called():
-    """As compilers turn `while (g()) h()`: from the call of h on to the test, of which a call is a part."""
+    """The code of `while (g()) h()`: from the call of h on to the test, of which a call is a part."""
     found = loops_of([PLAIN, PLAIN, CALL, BRANCH, PLAIN, RETURN], [0, 3, 1, 2, 5, 3, 1, 2, 5, 3, 4], [1, 1, 1, 1, 1, 2])
     assert found.repeats.tolist() == [2]
