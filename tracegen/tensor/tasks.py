@@ -8,6 +8,7 @@ weights (how often it occurs).
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -105,7 +106,8 @@ def network_module(text: str, layers: int | None = None) -> IRModule:
 
     name, batch, size, written = parse_network(text)
     network = network_named(name)
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # PyTorch's, of its own classes
         try:
             exported = torch.export.export(network.module(size, layers or written), (network.example(batch, size),))
         except RuntimeError as error:
