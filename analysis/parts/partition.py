@@ -193,7 +193,7 @@ class Parts:
                     int(self.instructions.address[header]),
                     int(loops.depth[number]),
                     iterations,
-                    iterations - int(loops.repeats[number]),
+                    max(iterations - int(loops.repeats[number]), 0),  # a call that never returns counts as a repeat
                 )
             )
         rows += [(f"{name} (no loop)", name, "", 0, 0, 0, 0, 0) for name in self.functions]

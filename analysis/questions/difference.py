@@ -55,7 +55,7 @@ def headline(frame: pd.DataFrame, old: Parts, new: Parts, costs: Costs, by: str)
         sentence += f"The {by} {most['name']} changed most, by {_sign(part)}{count(abs(part))} cycles"
         if costs.has_stacks:
             cause = str(most[f"cause.{machine}"])
-            sentence += f", {percent(float(most[f'stack.{machine}.{cause}']) / part)} of them in {cause}"
+            sentence += f"; {cause} by {_sign(part)}{count(abs(float(most[f'stack.{machine}.{cause}'])))}"
         sentence += "."
     else:
         sentence += f"No {by} changed."
