@@ -103,7 +103,7 @@ def sections(
     parts.append(_front_section(frame, importance, source))
     text = f"The best of each program come first. {told_of_best(chosen)}"
     parts.append(Section("Best points", text, table=_fields_first(readable(chosen)), source=source))
-    text = "Mean time of all points with this value (of many values, of a class at its middle one), over the best time. "
+    text = "Mean time of all points with this value (of many: of a class at its middle one), over the best time. "
     text += "A flat line: the field does not matter."
     if len(fields_of(frame)) > 1:
         parts.append(Section("Trend of each field", text, plot_trends(frame, importance), source=source, wide=True))
