@@ -51,7 +51,7 @@ lint: setup-dev
 # The documentation as a site, in site/. Its generated pages are written first, and every warning is an error.
 docs: setup-dev
 	$(BIN)/python tools/write_reference.py
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 
 # A wheel and an sdist in dist/, installed into an empty environment and tried there.
 package: setup

@@ -100,6 +100,14 @@ class _Recording(os.PathLike[str]):
 class TraceFile(_Recording):
     """A trace, the executed instructions of one thread. A temporary file is removed with the object.
 
+    Attributes:
+        path: The file; the object is a path, too.
+        name: The program's name in tables.
+        isa: x86-64, aarch64, riscv64 or champsim.
+        instructions: Number of executed instructions.
+        exit_status: The exit status of a program that `trace` ran to its end.
+        notes: What is not recorded, what an import assumed, the signal that ended the program; a line each.
+
     >>> import perfvec as pv
     >>> trace = pv.load("T.trace.h5")
     >>> trace.isa, trace.instructions
@@ -109,13 +117,19 @@ class TraceFile(_Recording):
     name: str = ""
     isa: str = ""
     instructions: int = 0
-    exit_status: int | None = None  # of a program that `trace` ran to its end
-    notes: tuple[str, ...] = ()  # what is not recorded, what an import assumed, the signal that ended the program
+    exit_status: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class LivePointsFile(_Recording):
     """Sampled units of a run with the state that warms any machine: simulated in a fraction of a second.
+
+    Attributes:
+        path: The file; the object is a path, too.
+        name: The program's name in tables.
+        isa: x86-64, aarch64, riscv64 or champsim.
+        instructions: Number of instructions of the whole run.
 
     >>> import perfvec as pv
     >>> points = pv.live_points("T.trace.h5", units=64)
@@ -131,6 +145,10 @@ class LivePointsFile(_Recording):
 @dataclass(frozen=True, eq=False, repr=False)
 class Program:
     """A program as the model sees it: its `vector` and, where it is known, the `recording` that simulations use.
+
+    Attributes:
+        vector: The sum of its instructions' vectors, `vector.vector` [d], and of what run.
+        recording: Its trace; None where only the vector is known.
 
     >>> import perfvec as pv
     >>> program = pv.represent("T.trace.h5")

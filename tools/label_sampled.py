@@ -1,11 +1,12 @@
 """Label windows on machines of their own: TRACES OUTPUT [--latencies FOLDER] [--windows N] [--at I…] [--count K]
-[--machines M] [--near-presets] [--without PRESET…].
+[--machines M] [--near-presets | --factorial] [--without PRESET…].
 
 N windows of K instructions are taken of each trace, or of each window that a file of FOLDER labels, evenly apart; with
 --at one begins at each of these instructions instead. Each gets the embedded simulator's labels on M machines sampled
 for it alone: of each two the second is the first with one field changed. So a few machines a window are thousands
 together, which teach a model's encoder (`perfvec train --sampled-latencies OUTPUT`). With --near-presets they are
-mixtures of presets (`uarch.near`), but for those that are left out. Files that are there stay.
+mixtures of presets (`uarch.near`), but for those that are left out; with --factorial, machines whose fields vary each
+by itself (`uarch.factorial`). Files that are there stay.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
 from tracegen.label import label
+from uarch.factorial import factorial_pairs
 from uarch.machine_files import load_machine, preset_names
 from uarch.near import near_pairs
 from uarch.space import sample_pairs
@@ -37,6 +39,7 @@ def label_windows(
     seed: int,
     pool: int,
     near_presets: bool = False,
+    factorial: bool = False,
     without: Sequence[str] = (),
 ) -> None:
     """See the module's description. `pool`: sampled machines of which changed fields have their values.
@@ -53,6 +56,8 @@ def label_windows(
     for number, (path, start) in enumerate(tqdm(places, desc="windows", unit="window", disable=None)):
         if near_presets:
             drawn = near_pairs(presets, machines, seed + number)
+        elif factorial:
+            drawn = factorial_pairs(presets, machines, seed + number)
         else:
             drawn = sample_pairs(max(pool, machines), seed + number)[:machines]
         label([path], drawn, output, start=start, count=count, workers=1, touches=True, progress=False)
@@ -96,7 +101,9 @@ def main() -> None:
     parser.add_argument("--machines", type=int, default=32)
     parser.add_argument("--count", type=int, default=15_000)
     parser.add_argument("--seed", type=int, default=1000)
-    parser.add_argument("--near-presets", action="store_true")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--near-presets", action="store_true")
+    kind.add_argument("--factorial", action="store_true")
     parser.add_argument("--without", nargs="+", default=[], choices=preset_names())
     try:
         label_windows(**vars(parser.parse_args()), pool=64)

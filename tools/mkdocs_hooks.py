@@ -6,7 +6,7 @@ import posixpath
 import re
 from typing import Any
 
-_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)\)")
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
@@ -18,6 +18,7 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> st
         path = posixpath.normpath(posixpath.join(folder, found.group(2)))
         if path.startswith("docs/"):
             return found.group(0)
-        return f"[{found.group(1)}]({config.repo_url}/blob/main/{path})" if config.repo_url else found.group(1)
+        text, fragment = found.group(1), found.group(3) or ""
+        return f"[{text}]({config.repo_url}/blob/main/{path}{fragment})" if config.repo_url else text
 
     return _LINK.sub(moved, markdown)

@@ -134,8 +134,7 @@ def commands() -> str:
         "\n".join(sorted(common)) + "\n",
     ]
     for name, command, options in found:
-        if name != "perfvec":
-            lines += [f"## {name}\n", f"{_text(command.help)}\n"]
+        lines += [f"## {name}\n", f"{_text(command.help)}\n"]
         own = [text for _, text in options if text not in common]
         also = [names for names, text in options if text in common]
         if also:

@@ -200,7 +200,7 @@ def answer(result: Comparison) -> Result:
 def headline(result: Comparison) -> Headline:
     """The method whose choices are nearest to the optimum, beside simulating every design."""
     methods = result.methods[result.methods["method"] != EXHAUSTIVE]
-    best = methods.iloc[int(methods["above"].to_numpy(float).argmin())]
+    best = methods.sort_values(["above", "simulations"], kind="stable").iloc[0]
     study = result.study
     sentence = f"Designs chosen by {best['method']} are {percent(float(best['above']))} above the best of "
     sentence += f"{len(study.sizes)}, on average over {len(study.programs)} programs, with "

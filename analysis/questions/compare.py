@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def ask(
     found = nearest(programs, library, k) if library else None
     if len(programs) == 1 and found is not None and not len(found):
         raise InputError(f"the library holds no program but {programs[0].program}; name another, or a second target")
-    everyone = [*programs] if len(programs) > 1 else [*programs, *library]
+    everyone = [*programs] if len(programs) > 1 else [*programs, *_apart(library, programs)]
     distance = compare(everyone)
     place = plane(everyone, method)
 
@@ -58,10 +59,16 @@ def ask(
         distance if found is None else found,
         document=lambda: to_json(distance, place, found),
         text=text,
-        sections=lambda: sections(distance, place, found),
+        sections=lambda: sections(distance, place, found, own=len(programs)),
         picture=lambda: plot(distance),
         headline=lambda: headline(distance, found, alone=len(programs) == 1),
     )
+
+
+def _apart(library: Sequence[ProgramVector], programs: Sequence[ProgramVector]) -> list[ProgramVector]:
+    """The library's programs, those by other names that are called as one of `programs`."""
+    names = {program.program for program in programs}
+    return [replace(one, program=f"{one.program} (library)") if one.program in names else one for one in library]
 
 
 def headline(distance: pd.DataFrame, found: pd.DataFrame | None, *, alone: bool = False) -> Headline:
@@ -206,11 +213,13 @@ def to_json(
     return document
 
 
-def sections(distance: pd.DataFrame, place: pd.DataFrame, found: pd.DataFrame | None) -> list[Section]:
-    """The parts of the HTML report."""
+def sections(
+    distance: pd.DataFrame, place: pd.DataFrame, found: pd.DataFrame | None, own: int | None = None
+) -> list[Section]:
+    """The parts of the HTML report; the first `own` programs are the user's (by default all), others a library's."""
     parts = [
         Section("How alike they are", "Cosine distances of their vectors, joined by the average.", plot(distance)),
-        Section("Map", _MAP_TEXT[place.attrs["method"]], plot_plane(place), place),
+        Section("Map", _MAP_TEXT[place.attrs["method"]], plot_plane(place, own), place),
         Section("Distances", "Every pair, in the order of the tree above.", plot_matrix(distance), distance),
     ]
     if found is not None:
@@ -247,13 +256,16 @@ def plot_matrix(distance: pd.DataFrame) -> Figure:
     return Figure([Panel([cells])], width=8, height=max(2.5, min(1.5 + 0.35 * len(names), 12)))
 
 
-def plot_plane(frame: pd.DataFrame) -> Figure:
-    """The map of `plane`: programs that are near each other behave alike."""
+def plot_plane(frame: pd.DataFrame, own: int | None = None) -> Figure:
+    """The map of `plane`: programs that are near each other behave alike. `own`: as in `sections`."""
     names = [str(name) for name in frame.index]
-    points = Points("", frame["x"], frame["y"], names, labelled=True)
+    mine, others = slice(0, own), slice(len(names) if own is None else own, None)
+    points = [Points("yours" if names[others] else "", frame["x"][mine], frame["y"][mine], names[mine], labelled=True)]
+    if names[others]:
+        points.insert(0, Points("library", frame["x"][others], frame["y"][others], names[others], faint=True))
     if frame.attrs["method"] == "pca":
         first, second = frame.attrs["explained"]
         x, y = Axis(f"first principal component ({first:.0%} of the variance)"), Axis(f"second ({second:.0%})")
     else:
         x, y = Axis("t-SNE, first"), Axis("second")
-    return Figure([Panel([points], x=x, y=y)], height=5)
+    return Figure([Panel(points, x=x, y=y)], height=5)

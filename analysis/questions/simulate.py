@@ -50,6 +50,9 @@ _CAUSE_COLUMN = 32  # letters, of a table of CPI stacks
 class SimulationResult(Result):
     """Simulated traces; `stack` says what the cycles were spent on.
 
+    Attributes:
+        stack: Their CPI stacks.
+
     >>> import perfvec as pv
     >>> simulation = pv.simulate("T.trace.h5", "zen4")
     >>> bool(simulation.table["cycles"].sum() == simulation.stack.by("function").table["cycles.zen4"].sum())

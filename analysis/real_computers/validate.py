@@ -341,7 +341,7 @@ def result(found: Validation) -> Result:
     """The validation as an answer."""
     notes = [f"{name} is left out: {why}" for name, why in found.left_out.items()]
     if found.busy > _BUSY:
-        notes.append(f"this computer was busy: others used {found.busy:.1f} of its processors; time again when quiet")
+        notes.append(f"This computer was busy: others used {found.busy:.1f} of its processors; time again when quiet")
     if lacking := matched(found.told).lacking:
         notes.append(f"QEMU lacks {', '.join(lacking)}: code that chooses by them differs; OpenSSL is kept from them")
     return Result(
@@ -351,22 +351,29 @@ def result(found: Validation) -> Result:
         text=lambda: shown(found),
         sections=lambda: sections(found),
         picture=lambda: plot(found),
-        subtitle=f"{len(found.table)} programs, {found.date}, clock {found.ghz:.2f} GHz, "
+        subtitle=f"{_programs(len(found.table))}, {found.date}, clock {found.ghz:.2f} GHz, "
         f"cycles {'counted' if found.counted else 'by time'}",
         notes=tuple(notes),
         headline=lambda: headline(found),
     )
 
 
+def _programs(count: int) -> str:
+    return "1 program" if count == 1 else f"{count} programs"
+
+
 def headline(found: Validation) -> Headline:
     """The median error of the first machine, and those of the others beside it."""
     first, *others = found.summary()
     beside = "".join(f"; {each['uarch']} {percent(each['median'])}" for each in others)
+    off = f"{first['programs']} programs are off by {percent(first['median'])} in the median and "
+    off += f"{percent(first['mean'])} in the mean"
+    if first["programs"] == 1:
+        off = f"{found.table['program'].iloc[0]} is off by {percent(first['median'])}"
     return Headline(
         percent(first["median"]),
-        "median error",
-        f"Simulated on {first['uarch']}, {first['programs']} programs are off by {percent(first['median'])} in the "
-        f"median and {percent(first['mean'])} in the mean{beside}.",
+        "median error" if first["programs"] > 1 else "error",
+        f"Simulated on {first['uarch']}, {off}{beside}.",
         f"simulated, beside times on this computer ({found.told.model_name}, {found.told.family})",
     )
 
@@ -392,8 +399,7 @@ def shown(found: Validation) -> str:
     text = [columns(header, lines), ""]
     for each in found.summary():
         rank = "-" if each["rank"] is None else f"{each['rank']:.2f}"
-        programs = "1 program" if each["programs"] == 1 else f"{each['programs']} programs"
-        line = f"{each['uarch']}: {programs}, median {each['median']:.1%}, mean {each['mean']:.1%}"
+        line = f"{each['uarch']}: {_programs(each['programs'])}, median {each['median']:.1%}, mean {each['mean']:.1%}"
         text.append(f"{line}, bias {each['bias']:+.1%}, rank {rank}")
         if each["ratio"] is not None:
             text.append(f"  speed ratios of {each['builds']} programs' builds: median {each['ratio']:.1%} off")
@@ -435,7 +441,11 @@ def plot(found: Validation) -> Figure:
     ]
     errors: list[Mark] = [Bars(machine, names, found.table[f"error.{machine}"] * 100) for machine in found.machines]
     panels = [
-        Panel([*against, Lines("as measured", ends, ends)], x=Axis("measured CPI", log=True), y=Axis("CPI", log=True)),
+        Panel(
+            [*against, Lines("as measured", ends, ends)],
+            x=Axis("measured CPI", log=True),
+            y=Axis("simulated CPI", log=True),
+        ),
         Panel(errors, x=Axis("error, %"), sideways=True),
     ]
     return Figure(panels, 2, width=10.0, height=max(4.0, 1.4 + 0.3 * len(names)))

@@ -15,7 +15,7 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from analysis.results.figure import (
     DIVERGING,
@@ -42,6 +42,9 @@ _SCALE = 0.09  # of the width: a heat map's colour scale
 _PHONE = 330  # pixels: the width of a figure on a phone
 _BETWEEN, _MARGINS = 80, 116  # pixels: between rows, for ticks, their title and a panel's; above and below all
 _LETTER, _KEY = 7, 46  # pixels: of a letter, and of a colour with its gap, in a legend
+_FEW_DIGITS, _FEW_DECADES = 0.7, 2.5  # decades of a logarithmic axis up to which every digit, and 1, 2, 5 have a tick
+_LABEL, _LINE = 0.02, 0.06  # of a panel's width and height: a letter of a point's label, and its line
+_AROUND = (("top right", 0, 1), ("bottom right", 0, -1), ("top left", 1, 1), ("bottom left", 1, -1))
 Trace = dict[str, Any]
 
 
@@ -53,7 +56,10 @@ def packed_library() -> str:
 
 
 def document(figure: Figure) -> dict[str, Any]:
-    """`data` and `layout` of plotly.js; only JSON's own types (NaN is null)."""
+    """`data` and `layout` of plotly.js; only JSON's own types (NaN is null).
+
+    `crowded`: panels stand beside one another whose names or colour scales need more than a small screen's width.
+    """
     colours = figure.colours()
     traces: list[Trace] = []
     layout: dict[str, Any] = {
@@ -86,6 +92,7 @@ def document(figure: Figure) -> dict[str, Any]:
                     "yref": "paper",
                     "x": (where[0] + where[1]) / 2,
                     "y": where[3],
+                    "xanchor": "center",
                     "yanchor": "bottom",
                     "font": {"size": 14},
                 }
@@ -95,7 +102,8 @@ def document(figure: Figure) -> dict[str, Any]:
         layout["margin"]["t"] += 30
     if any(panel.title for panel in figure.panels):
         layout["legend"]["y"] = 1 + 30 / layout["height"]
-    return {"data": traces, "layout": layout}
+    wide = any(panel.sideways or any(isinstance(mark, HeatMap) for mark in panel.marks) for panel in figure.panels)
+    return {"data": traces, "layout": layout, "crowded": figure.columns > 1 and wide}
 
 
 def narrow(figure: Figure) -> dict[str, Any]:
@@ -142,7 +150,7 @@ def _axes(
             "zeroline": False,
         }
         if axis.log:
-            given["type"] = "log"
+            given |= {"type": "log", "exponentformat": "power", "dtick": _log_ticks(panel, letter)}
         if axis.zero:
             given["rangemode"] = "tozero"
         if axis.range is not None:
@@ -179,6 +187,40 @@ def _axes(
     return f"x{suffix}", f"y{suffix}"
 
 
+def _log_ticks(panel: Panel, letter: str) -> str | int:
+    """Return plotly's name for ticks at every digit, at 1, 2 and 5, or at decades: what the values leave room for."""
+    own = [np.ravel(getattr(mark, letter)) for mark in panel.marks if isinstance(mark, Lines | Points)]
+    values = np.concatenate([part for part in own if _numeric(part)] or [np.ones(1)]).astype(float)
+    values = values[np.isfinite(values) & (values > 0)]
+    decades = float(np.log10(values.max() / values.min())) if len(values) else 0.0
+    return "D1" if decades < _FEW_DIGITS else "D2" if decades < _FEW_DECADES else 1
+
+
+def _places(x: ArrayLike, y: ArrayLike, text: Sequence[str], axes: tuple[Axis, Axis]) -> list[str]:
+    """Return where each point's label stands (plotly's `textposition`): inside the panel, and off those before it."""
+    (across, right), (up, _) = (_within(values, axis) for values, axis in zip((x, y), axes, strict=True))
+    taken: list[tuple[float, float, float]] = []  # left end, right end, height
+    found = []
+    for a, b, name in zip(across, up, text, strict=True):
+        long, places = _LABEL * len(name), []
+        for place, left, side in _AROUND:
+            begin, height = a - left * long, b + side * _LINE / 2
+            clash = sum(begin < end and first < begin + long and abs(height - at) < _LINE for first, end, at in taken)
+            outside = begin < 0 or begin + long > right
+            places.append((outside, clash, place, (begin, begin + long, height)))
+        _, _, place, box = min(places, key=lambda one: one[:2])
+        taken.append(box)
+        found.append(place)
+    return found
+
+
+def _within(values: ArrayLike, axis: Axis) -> tuple[NDArray[np.float64], float]:
+    """Return values as shares of their range on an axis, and where the axis ends: plotly leaves a margin."""
+    numbers = np.asarray(values, float)
+    low = min(float(numbers.min()), 0.0) if axis.zero else float(numbers.min())
+    return (numbers - low) / max(float(numbers.max()) - low, 1e-30), 1.06
+
+
 def _traces(mark: Mark, panel: Panel, colour: str, where: tuple[float, float, float, float]) -> list[Trace]:
     if isinstance(mark, Lines):
         return _lines(mark, panel, colour)
@@ -191,7 +233,9 @@ def _traces(mark: Mark, panel: Panel, colour: str, where: tuple[float, float, fl
                 "name": mark.name,
                 "x": _plain(mark.x),
                 "y": _plain(mark.y),
-                "textposition": "top right",
+                "textposition": _places(mark.x, mark.y, mark.text, (panel.x, panel.y))
+                if mark.labelled
+                else "top right",
                 "cliponaxis": False,
                 "marker": {"color": colour, "size": size, "opacity": opacity},
                 **_hover(panel, mark.text, mark.x, mark.y),

@@ -3,6 +3,7 @@
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const NARROW = 560;  // pixels: a figure below it has one column of panels, and short names
+const CROWDED = 850;  // pixels: names or colour scales between panels need more
 
 async function inflate(base64) {
   const bytes = Uint8Array.from(atob(base64), letter => letter.charCodeAt(0));

@@ -171,7 +171,7 @@ def table(frame: pd.DataFrame) -> str:
     if not isinstance(frame.index, pd.RangeIndex):
         frame = frame.reset_index(names=frame.index.name or "")
     shown = frame.head(MOST_ROWS)
-    text = [not pd.api.types.is_numeric_dtype(frame[name]) for name in frame.columns]
+    text = [not pd.api.types.is_numeric_dtype(frame[name].dropna().infer_objects()) for name in frame.columns]
     style = [' class="text"' if is_text else "" for is_text in text]
     heads = "".join(
         f'<th{s} tabindex="0">{html.escape(str(name))}</th>' for name, s in zip(frame.columns, style, strict=True)
@@ -186,6 +186,8 @@ def table(frame: pd.DataFrame) -> str:
 
 
 def _cell(value: Any, style: str) -> str:
+    if value is None or value is pd.NA:
+        return f"<td{style}></td>"
     if isinstance(value, bool | np.bool_):
         return f"<td{style}>{'yes' if value else ''}</td>"
     if isinstance(value, int | float | np.number):

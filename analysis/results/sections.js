@@ -1,10 +1,13 @@
 // Figures and tables of a report (behind page.js).
 const figures = JSON.parse(document.getElementById("figures").textContent);
+function shapeOf(place) {
+  const width = paper ?? place.clientWidth;
+  return width < NARROW ? "narrow" : width < CROWDED && figures[+place.dataset.figure].crowded ? "stacked" : "wide";
+}
 function draw(place) {
-  const figure = figures[+place.dataset.figure], narrow = (paper ?? place.clientWidth) < NARROW;
-  const stacked = narrow || (paper && figure.narrow.data);  // heat maps beside one another need more than a paper's width
-  const form = stacked ? { ...figure, ...figure.narrow } : figure;
-  place.dataset.narrow = narrow;
+  const figure = figures[+place.dataset.figure], shape = shapeOf(place), narrow = shape === "narrow";
+  const form = shape === "wide" ? figure : { ...figure, ...figure.narrow };
+  place.dataset.shape = shape;
   place.style.minHeight = `${form.layout.height}px`;
   return Plotly.react(place, form.data, { ...themed(form.layout, narrow), width: paper }, options(narrow));
 }
@@ -35,7 +38,7 @@ async function main() {
     document.querySelectorAll("details").forEach(one => one.addEventListener("toggle", () => drawOpen(false)));
     dark.addEventListener("change", () => drawOpen(true));
     addEventListener("resize", () => visible().forEach(place => {
-      if (((paper ?? place.clientWidth) < NARROW) !== (place.dataset.narrow === "true")) draw(place);
+      if (shapeOf(place) !== place.dataset.shape) draw(place);
     }));
     onPaper(() => drawOpen(true));
   }

@@ -22,6 +22,8 @@ from perfvec.tensor import metrics
 from support.errors import InputError
 from support.text import parse_json
 
+_PREDICTED = "predicted by the cost model"
+
 
 def sections(paths: Sequence[str | os.PathLike[str]]) -> list[Section]:
     """The sections of these results; searches of one network and device are compared with each other.
@@ -45,8 +47,9 @@ def sections(paths: Sequence[str | os.PathLike[str]]) -> list[Section]:
 
 def headline(found: Sequence[Section]) -> Headline:
     """The head of a page of these results."""
-    sentence = f"{', '.join(section.title for section in found)}. {found[0].text}".strip()
-    source = "predicted and measured, as the files of the tensor commands say"
+    sentence = f"{', '.join(section.title for section in found)}."
+    sentence += f" {found[0].text}" if len(found) == 1 else ""
+    source = found[0].source if len(found) == 1 else "each result names its own"
     return Headline(str(len(found)), "result" if len(found) == 1 else "results", sentence, source)
 
 
@@ -131,13 +134,16 @@ def predictions(name: str, rows: pd.DataFrame) -> Section:
         title = "predicted time, ms"
     group = np.cumsum(begins.to_numpy(), dtype=np.int64)
     score, seconds = rows["score"].to_numpy(), rows["measured_s"].to_numpy()
-    text = (
-        f"{len(rows):,} measured candidates of {len(table):,} tasks and devices. Pairwise accuracy "
-        f"{metrics.pairwise_accuracy(score, seconds, group):.3f}; the best-scored candidates take "
-        f"{1 / metrics.top_k(score, seconds, group, 1):.2f} times what the best measured ones take."
-    )
+    accuracy, top = metrics.pairwise_accuracy(score, seconds, group), metrics.top_k(score, seconds, group, 1)
+    text = f"{len(rows):,} measured candidates of {len(table):,} tasks and devices are in the file. "
+    if np.isnan(accuracy) or np.isnan(top):
+        text += "One candidate a task leaves nothing to rank."
+    else:
+        text += f"Of them: pairwise accuracy {accuracy:.3f}; the best-scored candidates take {1 / top:.2f} times what "
+        text += "the best measured ones take."
     panel = Panel(marks, x=Axis("measured time, ms", log=True), y=Axis(title, log=what == "predicted_s"))
-    return Section(f"{name}: candidates, predicted and measured", text, Figure([panel], height=5), table)
+    title = f"{name}: candidates, predicted and measured"
+    return Section(title, text, Figure([panel], height=5), table, source=f"{_PREDICTED}; measured")
 
 
 def _ranking(part: pd.DataFrame) -> dict[str, Any]:
@@ -175,7 +181,9 @@ def replay(name: str, kernels: pd.DataFrame, streams: pd.DataFrame, document: Ma
         Panel(lines, x=Axis("streams"), y=Axis("ms", zero=True)),
     ]
     figure = Figure(panels, 2, width=10.0, height=max(3.5, 1.4 + 0.4 * len(names)))
-    return Section(f"{name}: kernels, predicted{' and measured' if len(ways) > 1 else ''}", text, figure, kernels)
+    measured = len(ways) > 1
+    title = f"{name}: kernels, predicted{' and measured' if measured else ''}"
+    return Section(title, text, figure, kernels, source=f"{_PREDICTED}{'; measured' if measured else ''}")
 
 
 def on_machines(name: str, kernels: pd.DataFrame, network: pd.DataFrame) -> Section:
@@ -196,6 +204,7 @@ def on_machines(name: str, kernels: pd.DataFrame, network: pd.DataFrame) -> Sect
         "Predicted from the kernels' program vectors.",
         Figure(panels, 2, width=10.0, height=height),
         kernels,
+        source="predicted by the foundation model",
     )
 
 
@@ -208,11 +217,15 @@ def evaluation(name: str, summary: pd.DataFrame) -> Section:
         title = split if variant == "-" else f"{split}, {variant}"
         bars = Bars("", list(part["model"]), part["pairwise"], low, high)
         panels.append(Panel([bars], str(title), Axis("pairwise accuracy", zero=True), sideways=True))
+    half_known = summary["pairwise_interval"].notna().any()
     columns = min(2, len(panels))
     most = int(summary.groupby(["split", "variant"]).size().max())
     figure = Figure(panels, columns, width=5.0 * columns, height=(1.2 + 0.3 * most) * -(-len(panels) // columns))
-    text = "Share of the pairs of candidates that a model orders as they were measured, with 95 % intervals over seeds."
-    return Section(f"{name}: how well models rank", text, figure, summary)
+    text = "Share of the pairs of candidates that a model orders as they were measured"
+    text += ", with 95 % intervals over seeds." if half_known else "."
+    return Section(
+        f"{name}: how well models rank", text, figure, summary, source=f"{_PREDICTED}, beside measured times"
+    )
 
 
 def searched(name: str, searches: Sequence[History]) -> Section:
@@ -234,4 +247,5 @@ def searched(name: str, searches: Sequence[History]) -> Section:
     text = (
         "The sum of the tasks' best times, weighted by their calls, once every task has run. Numbers beside the first."
     )
-    return Section(f"{name}: searches", text, Figure(panels, 2, width=10.0, height=4.0), table)
+    figure = Figure(panels, 2, width=10.0, height=4.0)
+    return Section(f"{name}: searches", text, figure, table, source="measured by the searches")

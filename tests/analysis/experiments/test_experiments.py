@@ -153,6 +153,8 @@ def test_the_whole_study(data, tmp_path, monkeypatch):
     assert (table["above"] >= 0).all()
     assert len(result.choices) == 2 * len(table)
     assert "exhaustive" not in caches.headline(result).sentence  # which nothing is better than
+    best = result.methods.assign(above=0.0)  # of equal ones the cheapest is named
+    assert "PerfVec zero-shot" in caches.headline(replace(result, methods=best)).sentence
     assert {"fitted", "zero-shot"} <= set(caches.shown(result).split())
     assert "PerfVec fitted" in caches.shown(result)
     assert max(map(len, caches.shown(result).splitlines())) <= 80

@@ -48,7 +48,8 @@ PAGES = (
 CLIPPED = (
     "return [...document.querySelectorAll('figure')].filter(f => f.checkVisibility()).flatMap(figure => {"
     "const b = figure.getBoundingClientRect();"
-    "return [...figure.querySelectorAll('.xtick text, .ytick text, .xtitle, .ytitle, .legendtext, .annotation-text')]"
+    "return [...figure.querySelectorAll('.xtick text, .ytick text, .xtitle, .ytitle, .legendtext, .annotation-text,"
+    " .scatterlayer text')]"
     ".filter(t => { const a = t.getBoundingClientRect();"
     "return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1 })"
     ".map(t => t.textContent) })"

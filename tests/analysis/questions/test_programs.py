@@ -89,6 +89,14 @@ def test_machines_unlike_the_table_are_told():
     assert machines["outside"].tolist() == [False, True]
 
 
+def test_the_users_program_is_told_from_one_of_its_name_in_the_library():
+    library = [with_vector("x", [1, 0, 0]), with_vector("y", [0, 1, 0]), with_vector("xy", [1, 1, 0])]
+    answer = compare.ask([replace(with_vector("x", [0, 0, 1]), trace_digest="mine")], library)
+    library_marks, mine = answer.sections()[1].figure.panels[0].marks
+    assert mine.text == ["x"] and library_marks.text == ["x (library)", "y", "xy"]
+    assert answer.json["programs"] == ["x", "x (library)", "y", "xy"]
+
+
 def test_the_nearest_of_a_library(tmp_path):
     library = [with_vector("x", [1, 0, 0]), with_vector("y", [0, 1, 0]), with_vector("xy", [1, 1, 0])]
     target = with_vector("t", [2, 1, 0])

@@ -167,7 +167,7 @@ def test_a_program_is_timed_simulated_and_shown(tmp_path):
     assert sum(found.stacks["sum", "zen2"].values()) == pytest.approx(row["cpi.zen2"], rel=1e-6)
     answer = validation.result(found)
     first = answer.headline()
-    assert first.number == percent(abs(row["error.zen2"])) and "1 programs" in first.sentence
+    assert first.number == percent(abs(row["error.zen2"])) and "sum is off by" in first.sentence
     assert "; cortex-a53 " in first.sentence and "beside times" in first.source
     assert max(map(len, str(answer).splitlines())) <= 80
     assert json.loads(answer.to_json())["programs"][0]["program"] == "sum"

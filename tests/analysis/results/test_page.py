@@ -74,6 +74,53 @@ EVERYTHING = Figure(
 )
 
 
+def test_labels_of_points_stay_in_the_panel_and_off_one_another():
+    x, y = [0.0, 50.0, 51.0, 100.0], [0.0, 10.0, 10.0, 20.0]
+    points = Points("", x, y, ["first", "one of two", "the other", "the last"], labelled=True)
+    panel = Panel([points], x=Axis("n", zero=True), y=Axis("t", zero=True))
+    places = document(Figure([panel]))["data"][0]["textposition"]
+    assert places == ["top right", "top right", "bottom right", "top left"]
+
+
+@pytest.mark.parametrize(("most", "ticks"), [(4.0, "D1"), (100.0, "D2"), (1e4, 1)])
+def test_a_logarithmic_axis_has_the_ticks_that_there_is_room_for(most, ticks):
+    """4 / 1 are 0.6 decades; 10⁻⁴ is a power, not 100µ, whose unit would be another than the title's."""
+    panel = Panel([Lines("l", [1.0, most], [0.0, 1.0])], x=Axis("n", log=True))
+    axis = document(Figure([panel]))["layout"]["xaxis"]
+    assert (axis["dtick"], axis["exponentformat"]) == (ticks, "power")
+
+
+def test_a_table_leaves_what_is_missing_blank_and_sorts_the_rest_as_numbers():
+    shown = table(pd.DataFrame({"half": [None, 0.5, None], "model": ["a", None, "b"]}, dtype=object))
+    assert "None" not in shown
+    assert '<td data-value="0.5">0.5</td>' in shown
+    assert '<td class="text"></td>' in shown
+
+
+def test_panels_with_names_are_below_one_another_where_two_are_too_wide(browser, tmp_path):
+    bars = [
+        Panel([Bars("", ["a kernel of a long name"], [1.0])], f"panel {k}", Axis("ms"), sideways=True) for k in (1, 2)
+    ]
+    lines = [Panel([Lines("", [1, 2], [1.0, 2.0])], f"line {k}", Axis("n")) for k in (1, 2)]
+    page = write_page(
+        tmp_path / "r.html", "T", [Section(n, figure=Figure(p, 2)) for n, p in (("b", bars), ("l", lines))]
+    )
+    tops = "return [...document.querySelectorAll('figure')].map(f => [...f.querySelectorAll('.annotation-text')]"
+    tops += ".map(t => Math.round(t.getBoundingClientRect().top)))"
+    offsets = (
+        "return [...document.querySelectorAll('figure')].flatMap(f => [...f.querySelectorAll('.annotation-text')]"
+        ".map((t, k) => { const a = t.getBoundingClientRect(), b = f.querySelectorAll('.bglayer .bg')[k]?."
+        "getBoundingClientRect(); return b ? Math.abs(a.left + a.right - b.left - b.right) / 2 : 0 }))"
+    )
+    for width, stacked in ((1300, False), (800, True)):
+        with browser.window(width):
+            browser.open(page)
+            (first, second), (left, right) = browser.js(tops)
+            assert (first != second) == stacked, width
+            assert left == right
+            assert max(browser.js(offsets)) < 3  # a title is over its panel
+
+
 def traces(browser, figure=0):
     """Return what plotly.js drew: by trace its type, name, x, y and z."""
     return browser.js(

@@ -74,7 +74,7 @@ def test_each_tasks_candidates_are_ranked_by_themselves(tmp_path):
     assert table["chosen_s"].tolist() == [1e-3, 3e-3]
     assert "5 measured candidates of 2 tasks" in section.text
     # by their sizes (3 · 2/3 + 2 · 0) / 5; chosen 1 + 3 ms where 1 + 1 would do
-    assert "Pairwise accuracy 0.400" in section.text
+    assert "pairwise accuracy 0.400" in section.text
     assert "take 2.00 times" in section.text
 
 
@@ -88,6 +88,25 @@ def test_predictions_without_measurements_say_so(tmp_path):
     (section,) = results.sections(written(tmp_path, p={"predictions": [PREDICTIONS["predictions"][-1]]}))
     assert section.figure is None
     assert "None of them" in section.text
+
+
+def test_one_candidate_a_task_has_no_order(tmp_path):
+    rows = [PREDICTIONS["predictions"][0], PREDICTIONS["predictions"][3] | {"task": "v"}]
+    (section,) = results.sections(written(tmp_path, p={"predictions": rows}))
+    assert "nothing to rank" in section.text
+    assert "nan" not in section.text
+
+
+def test_intervals_and_measurements_are_told_where_there_are_some(tmp_path):
+    kernels = [{k: v for k, v in kernel.items() if k != "measured_s"} for kernel in REPLAY["kernels"]]
+    replayed = {k: v for k, v in REPLAY.items() if k != "network_s"} | {"kernels": kernels}
+    summary = [row | {"pairwise_interval": None} for row in EVALUATION["summary"]]
+    paths = written(tmp_path, a=REPLAY, b=replayed, c=MACHINES, d=EVALUATION, e=EVALUATION | {"summary": summary})
+    both, predicted, machines, three, one = results.sections(paths)
+    assert "measured" in both.source and "measured" not in predicted.source + machines.source
+    assert "intervals" in three.text and "interval" not in one.text
+    assert "Time of a kernel" in results.headline([both]).sentence  # of several files it names none
+    assert "Time of a kernel" not in results.headline([both, one]).sentence
 
 
 def test_a_replay_shows_kernels_streams_and_the_network(tmp_path):
