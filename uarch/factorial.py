@@ -33,7 +33,7 @@ def factorial_pairs(machines: Sequence[Machine], n: int, seed: int = 0, space: s
         raise InputError("factorial_pairs needs machines to start from")
     generator = np.random.default_rng(seed)
     pool, limits = sample(_POOL, seed, space), _limits(machines, space)
-    found: list[Machine] = []
+    found: dict[Machine, Machine] = {}
     while len(found) < n:
         starts = (machines, pool)[int(generator.integers(2))]
         first = starts[int(generator.integers(len(starts)))]
@@ -48,8 +48,11 @@ def factorial_pairs(machines: Sequence[Machine], n: int, seed: int = 0, space: s
         while second is None:
             field = fields[int(generator.integers(len(fields)))]
             second = _redrawn(first, field, limits[field], generator)
-        found += [first, replace(second, name=f"{first.name}-{field}")]
-    return found[:n]
+        pair = [first, replace(second, name=f"{first.name}-{field}")]
+        nameless = [replace(machine, name="") for machine in pair]
+        if not found.keys() & set(nameless):
+            found |= zip(nameless, pair, strict=True)
+    return list(found.values())[:n]
 
 
 def _limits(machines: Sequence[Machine], space: str) -> dict[str, tuple[float, float]]:

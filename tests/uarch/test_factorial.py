@@ -1,5 +1,7 @@
 """Machines whose fields vary each by itself."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,12 @@ def test_of_each_two_the_second_has_one_more_field_drawn():
         changed = [field for field in other if field != "name" and one.get(field) != other[field]]
         assert changed == [second.name.removeprefix(f"{first.name}-")]
         assert machine_from_dict(second.to_dict()) == second
+
+
+def test_no_machine_is_there_twice():
+    """A share near 0 leaves a start as it is; of few starts one comes again."""
+    machines = factorial_pairs(PRESETS[:1], 300, 2)
+    assert len({replace(machine, name="") for machine in machines}) == 300
 
 
 def test_fields_go_together_less_than_in_the_design_space():
