@@ -28,6 +28,8 @@ _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 # (AssertionError, OverflowError and MemoryError for sizes that no file has, …).
 UNREADABLE = Exception
 _PAGE = 4096
+_LOADED, _INTERPRETER = 1, 3  # PT_LOAD, PT_INTERP
+_EXECUTABLE = 1  # PF_X
 MAGIC = b"\x7fELF"
 _LONGEST_NAME = 4096  # PATH_MAX
 _NAMES_OF_TYPES = {number: name for name, number in ENUM_E_TYPE.items()}
@@ -92,8 +94,23 @@ def _header(stream: BinaryIO) -> tuple[int, bool, str, str]:
     return bits, little, _NAMES_OF_TYPES.get(kind, str(kind)), _NAMES_OF_MACHINES.get(machine, str(machine))
 
 
-def _interpreter(stream: BinaryIO, size: int) -> str | None:
-    """The dynamic linker that the program headers of a 64-bit little-endian file name."""
+class _Segment(NamedTuple):
+    """A program header."""
+
+    kind: int
+    flags: int
+    offset: int
+    address: int
+    length: int  # in the file
+
+    @property
+    def page(self) -> int:
+        """Offset of the page of the file in which it begins."""
+        return self.offset // _PAGE * _PAGE
+
+
+def _segments(stream: BinaryIO, size: int) -> Iterator[_Segment]:
+    """Program headers of a 64-bit little-endian file. Raises struct.error, KeyError."""
     stream.seek(32)
     (first,) = struct.unpack("<Q", stream.read(8))
     stream.seek(54)
@@ -102,12 +119,18 @@ def _interpreter(stream: BinaryIO, size: int) -> str | None:
         raise KeyError("program headers beyond the file")
     for number in range(count):
         stream.seek(first + entry * number)
-        kind, _, offset, _, _, length = struct.unpack("<IIQQQQ", stream.read(40))
-        if kind == 3:  # PT_INTERP
-            if length > _LONGEST_NAME or offset + length > size:
+        kind, flags, offset, address, _, length = struct.unpack("<IIQQQQ", stream.read(40))
+        yield _Segment(kind, flags, offset, address, length)
+
+
+def _interpreter(stream: BinaryIO, size: int) -> str | None:
+    """The dynamic linker that the program headers of a 64-bit little-endian file name."""
+    for segment in _segments(stream, size):
+        if segment.kind == _INTERPRETER:
+            if segment.length > _LONGEST_NAME or segment.offset + segment.length > size:
                 raise KeyError("a name beyond the file")
-            stream.seek(offset)
-            return stream.read(length).partition(b"\0")[0].decode()
+            stream.seek(segment.offset)
+            return stream.read(segment.length).partition(b"\0")[0].decode()
     return None
 
 
@@ -240,17 +263,25 @@ def _symbols(found: dict[int, tuple[int, str]]) -> Symbols:
 
 
 def load_bias(path: Path, mapping: Mapping) -> int | None:
-    """Run-time address minus address in the file, from one mapping of the file; None where no segment covers it."""
+    """Run-time address minus address in the file, from one mapping of the file; None where no segment covers it.
+
+    LLD's segments share a page of the file, which is mapped once for each: at its place begins the later one. Where
+    several begin in that page, the mapping that matters is of the one with code.
+    """
     try:
         with path.open("rb") as stream:
-            for segment in ELFFile(stream).iter_segments("PT_LOAD"):
-                begin = segment["p_offset"] // _PAGE * _PAGE
-                if begin <= mapping.offset < segment["p_offset"] + max(segment["p_filesz"], 1):
-                    address = segment["p_vaddr"] - segment["p_offset"] + mapping.offset
-                    return mapping.start - int(address)
-    except UNREADABLE:
-        pass
-    return None
+            bits, little, *_ = _header(stream)
+            covering = [
+                segment
+                for segment in (_segments(stream, path.stat().st_size) if bits == 64 and little else ())
+                if segment.kind == _LOADED and segment.page <= mapping.offset < segment.offset + max(segment.length, 1)
+            ]
+    except (OSError, struct.error, LookupError):
+        return None
+    if not covering:
+        return None
+    segment = max(covering, key=lambda each: (each.page, each.flags & _EXECUTABLE))
+    return mapping.start - (segment.address - segment.offset + mapping.offset)
 
 
 def symbols_at_run_time(mappings: Sequence[Mapping], executed: NDArray[np.uint64]) -> Symbols:
