@@ -112,7 +112,7 @@ def _lines_of(elf: ELFFile, executed: NDArray[np.uint64]) -> Iterator[tuple[int,
         row_of = np.full(len(executed), -1, np.int64)
         rows = np.zeros((2, len(executed)), np.int64)
         if program.length and _run(section, *program.arguments, executed, row_of, rows):
-            header = _header(dwarf, offset, program.version)
+            header = _header(dwarf, offset, program)
             if program.version < 5 and folders is None:
                 folders = _compilation_folders(dwarf)
             names: dict[int, str] = {}
@@ -130,6 +130,7 @@ class _Program(NamedTuple):
     """Place of a line program, and the meaning of its opcodes (DWARF 5, §6.2.4)."""
 
     version: int
+    bits: int  # of DWARF's format
     length: int  # 0: of a version that is not known
     end: int
     arguments: tuple[int, int, int, int, int, int, NDArray[np.int64]]
@@ -149,7 +150,7 @@ def _program_at(section: NDArray[np.uint8], offset: int) -> _Program:
     version = number(at, 2)
     at += 2
     if not 2 <= version <= 5:
-        return _Program(version, 0, end, _NOTHING)
+        return _Program(version, 8 * wide, 0, end, _NOTHING)
     if version == 5:
         at += 2  # sizes of an address and of a segment selector
     begin = at + wide + number(at, wide)
@@ -160,8 +161,8 @@ def _program_at(section: NDArray[np.uint8], offset: int) -> _Program:
     line_range, opcode_base = number(at + 2, 1), number(at + 3, 1)
     lengths = section[at + 4 : at + 3 + opcode_base].astype(np.int64)
     if begin > end or line_range == 0 or opcode_base == 0 or len(lengths) != opcode_base - 1:
-        return _Program(version, 0, end, _NOTHING)
-    return _Program(version, length, end, (begin, end, shortest, line_base, line_range, opcode_base, lengths))
+        return _Program(version, 8 * wide, 0, end, _NOTHING)
+    return _Program(version, 8 * wide, length, end, (begin, end, shortest, line_base, line_range, opcode_base, lengths))
 
 
 @cached()
@@ -263,8 +264,8 @@ def _run(
     return found
 
 
-def _header(dwarf: Any, offset: int, version: int) -> Any:
-    structs = DWARFStructs(little_endian=True, dwarf_format=32, address_size=8, dwarf_version=version)
+def _header(dwarf: Any, offset: int, program: _Program) -> Any:
+    structs = DWARFStructs(True, dwarf_format=program.bits, address_size=8, dwarf_version=program.version)
     return dwarf._parse_line_program_at_offset(offset, structs).header
 
 

@@ -73,7 +73,16 @@ def lines_of(frame, function):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "flags", [("-gdwarf-5",), ("-gdwarf-4",), ("-gdwarf-5", "-gz"), ("-gdwarf-5", "-no-pie")], ids=" ".join
+    "flags",
+    [
+        ("-gdwarf-5",),
+        ("-gdwarf-4",),
+        ("-gdwarf-5", "-gz"),
+        ("-gdwarf-5", "-no-pie"),
+        ("-gdwarf-5", "-gdwarf64", "-gno-as-loc-support"),  # the compiler writes the table, in 64 bits
+        ("-gdwarf-4", "-gdwarf64", "-gno-as-loc-support"),
+    ],
+    ids=" ".join,
 )
 def test_lines_of_a_program_and_its_library(traced, flags):
     folder, frame = traced(*flags)
