@@ -23,6 +23,7 @@ from tracegen.binary.elf import Mapping, elf_file, load_bias
 
 DEBUG_FOLDER = Path("/usr/lib/debug")  # where distributions put separate debug files
 _LINES = (".debug_line", ".zdebug_line")
+_HOLDS_CODE = 4  # SHF_EXECINSTR
 
 
 class Lines(NamedTuple):
@@ -105,13 +106,14 @@ def _lines_of(elf: ELFFile, executed: NDArray[np.uint64]) -> Iterator[tuple[int,
         return
     dwarf.debug_line_sec.stream.seek(0)
     section = np.frombuffer(dwarf.debug_line_sec.stream.read(), np.uint8)
+    code = _code(elf)
     folders: dict[int, str] | None = None
     offset = 0
     while offset + 24 <= len(section):
         program = _program_at(section, offset)
         row_of = np.full(len(executed), -1, np.int64)
         rows = np.zeros((2, len(executed)), np.int64)
-        if program.length and _run(section, *program.arguments, executed, row_of, rows):
+        if program.length and _run(section, *program.arguments, code, executed, row_of, rows):
             header = _header(dwarf, offset, program)
             if program.version < 5 and folders is None:
                 folders = _compilation_folders(dwarf)
@@ -124,6 +126,13 @@ def _lines_of(elf: ELFFile, executed: NDArray[np.uint64]) -> Iterator[tuple[int,
                     names[file] = _file_name(header, file, (folders or {}).get(offset, ""))
                 yield int(executed[index]), names[file], line
         offset = program.end
+
+
+def _code(elf: ELFFile) -> NDArray[np.uint64]:
+    """[2, sections] begin and end of those that hold code."""
+    parts = [(each["sh_addr"], each["sh_size"]) for each in elf.iter_sections() if each["sh_flags"] & _HOLDS_CODE]
+    begin, size = np.array(parts, np.uint64).reshape(-1, 2).T
+    return np.stack([begin, begin + size])
 
 
 class _Program(NamedTuple):
@@ -193,13 +202,15 @@ def _run(
     line_range: int,
     opcode_base: int,
     lengths: NDArray[np.int64],
+    code: NDArray[np.uint64],
     executed: NDArray[np.uint64],
     row_of: NDArray[np.int64],
     rows: NDArray[np.int64],
 ) -> bool:
     """Execute a line program; set file and line [2, E] of `executed` addresses that its rows cover, and `row_of` [E].
 
-    A row holds from its address up to the next row's of its sequence. Whether there are any.
+    A row holds from its address up to the next row's of its sequence. Whether there are any. Sequences that begin
+    outside `code` are of sections that the linker discarded: 0 stands for their address, or what no code has.
     """
     found = False
     address: Any = np.uint64(0)
@@ -207,6 +218,7 @@ def _run(
     line: Any = np.int64(1)
     last, last_file, last_line = np.uint64(0), np.int64(0), np.int64(0)
     inside = False  # there is a last row
+    kept = False
     while at < end:
         opcode = np.int64(data[at])
         at += 1
@@ -228,6 +240,9 @@ def _run(
                 address = np.uint64(0)
                 for byte in range(length - 1):
                     address |= np.uint64(data[at + 1 + byte]) << np.uint64(8 * byte)
+                kept = False
+                for part in range(code.shape[1]):
+                    kept |= code[0, part] <= address < code[1, part]
             at = following
         elif opcode == 1:
             emit = True
@@ -258,8 +273,9 @@ def _run(
                 rows[0, place], rows[1, place] = last_file, last_line
                 found = True
                 place += 1
-        last, last_file, last_line, inside = address, file, line, not ends
+        last, last_file, last_line, inside = address, file, line, kept and not ends
         if ends:
+            kept = False
             address, file, line = np.uint64(0), np.int64(1), np.int64(1)
     return found
 

@@ -10,6 +10,8 @@ import pytest
 
 from tests.digests import trace_digest
 from tracegen.binary import dwarf
+from tracegen.binary.dwarf import file_lines
+from tracegen.binary.elf import function_symbols
 from tracegen.binary.source_lines import source_lines
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution, trace
@@ -149,6 +151,22 @@ def test_without_debug_information_functions_are_known_and_lines_are_not(traced)
     assert (frame.function == "near").any()
     _, frame = traced("-g0", "-s")
     assert not (frame.function == "near").any()
+
+
+@pytest.mark.parametrize("layout", ["separate-code", "noseparate-code"])
+def test_lines_of_discarded_code_are_not_those_of_what_is_there_instead(tmp_path, layout):
+    """The linker leaves 0 for the address of an unused function, which is longer than the program."""
+    (tmp_path / "main.c").write_text(MAIN.replace("far(6)", "6"))
+    statements = "\n".join(f"    place = {number};" for number in range(1000))
+    (tmp_path / "unused.c").write_text(f"volatile int place;\nvoid unused(void)\n{{\n{statements}\n}}\n")
+    flags = ["-O2", "-g", "-pie", "-fPIE", "-ffunction-sections", "-Wl,--gc-sections", f"-Wl,-z,{layout}"]
+    subprocess.run(["gcc", *flags, "-o", "program", "main.c", "unused.c"], check=True, cwd=tmp_path)
+    symbols = function_symbols(tmp_path / "program")
+    assert "unused" not in symbols.name
+    place = symbols.name.index("near")
+    found = list(file_lines(tmp_path / "program", symbols.address[place] + np.arange(symbols.size[place])))
+    assert {file for _, file, _ in found} == {str(tmp_path / "main.c")}
+    assert {5, 10, 11} <= {line for _, _, line in found} <= {5, 9, 10, 11}
 
 
 def test_damaged_debug_information_is_none(traced):
