@@ -6,7 +6,6 @@ The table maps an address to the line of the code as written; where a function i
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,13 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from elftools.dwarf.structs import DWARFStructs
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import NoteSection
 from numpy.typing import NDArray
 
 from support.jit import cached
+from tracegen.binary.debug_files import debug_file
 from tracegen.binary.elf import Mapping, elf_file, load_bias
 
-DEBUG_FOLDER = Path("/usr/lib/debug")  # where distributions put separate debug files
 _LINES = (".debug_line", ".zdebug_line")
 _HOLDS_CODE = 4  # SHF_EXECINSTR
 
@@ -70,34 +68,11 @@ def file_lines(path: Path, executed: NDArray[np.uint64]) -> Iterator[tuple[int, 
 
 
 def _with_lines(elf: ELFFile, path: Path, stack: ExitStack) -> ELFFile | None:
-    """The file, or the separate debug file that fits it: by build identifier, or by name and checksum."""
+    """The file, or the separate debug file that fits it."""
     if any(elf.get_section_by_name(name) for name in _LINES):
         return elf
-    identifier = _build_identifier(elf)
-    if identifier:
-        candidate = DEBUG_FOLDER / ".build-id" / identifier[:2] / f"{identifier[2:]}.debug"
-        if candidate.is_file():
-            return ELFFile(stack.enter_context(candidate.open("rb")))
-    link = elf.get_section_by_name(".gnu_debuglink")
-    if link is not None:
-        data = link.data()
-        name = os.fsdecode(data.split(b"\0", 1)[0])
-        checksum = int.from_bytes(data[-4:], "little")
-        here = path.resolve().parent
-        for folder in (here, here / ".debug", DEBUG_FOLDER / here.relative_to("/")):
-            candidate = folder / name
-            if candidate.is_file() and candidate != path and zlib.crc32(candidate.read_bytes()) == checksum:
-                return ELFFile(stack.enter_context(candidate.open("rb")))
-    return None
-
-
-def _build_identifier(elf: ELFFile) -> str:
-    section = elf.get_section_by_name(".note.gnu.build-id")
-    if isinstance(section, NoteSection):
-        for note in section.iter_notes():
-            if note["n_type"] == "NT_GNU_BUILD_ID":
-                return str(note["n_desc"])
-    return ""
+    separate = debug_file(elf, path)
+    return ELFFile(stack.enter_context(separate.open("rb"))) if separate is not None else None
 
 
 def _lines_of(elf: ELFFile, executed: NDArray[np.uint64]) -> Iterator[tuple[int, str, int]]:

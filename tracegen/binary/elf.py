@@ -18,6 +18,7 @@ from elftools.elf.sections import SymbolTableSection
 from numpy.typing import NDArray
 
 from support.errors import InputError
+from tracegen.binary.debug_files import debug_file
 from tracegen.binary.demangle import demangled, without_parameters
 
 # e_machine, bits -> the name of the instruction set in a trace
@@ -235,22 +236,31 @@ def imported_names(path: Path) -> set[str]:
 
 
 def function_symbols(path: Path) -> Symbols:
-    """Function symbols of .symtab and .dynsym, at the addresses in the file, those of C++ as in the source. Empty for
-    what is no readable ELF file.
+    """Function symbols of .symtab and .dynsym, at the addresses in the file, those of C++ as in the source; of a
+    stripped file also those of its separate debug file. Empty for what is no readable ELF file.
     """
-    table = _symbol_table(path)
     found: dict[int, tuple[int, str]] = {}
-    for row in np.flatnonzero(table.is_function & table.is_defined).tolist():
-        name, address, size = table.name[row], int(table.address[row]), int(table.size[row])
-        known = found.get(address)
-        # Of several names for one place: the one that has a size, then the least decorated.
-        if known is None or (size > 0, -_decoration(name)) > (known[0] > 0, -_decoration(known[1])):
-            found[address] = (size, name)
+    for table in (_symbol_table(path), *_separate_symbol_tables(path)):
+        for row in np.flatnonzero(table.is_function & table.is_defined).tolist():
+            name, address, size = table.name[row], int(table.address[row]), int(table.size[row])
+            known = found.get(address)
+            # Of several names for one place: the one that has a size, then the least decorated.
+            if known is None or (size > 0, -_decoration(name)) > (known[0] > 0, -_decoration(known[1])):
+                found[address] = (size, name)
     return _symbols(found)
 
 
+def _separate_symbol_tables(path: Path) -> list[_SymbolTable]:
+    """That of the debug file of a file without a .symtab, where there is one."""
+    separate = None
+    with elf_file(path, "its symbols") as elf:
+        if elf is not None and elf.get_section_by_name(".symtab") is None:
+            separate = debug_file(elf, path)
+    return [_symbol_table(separate)] if separate is not None else []
+
+
 def _decoration(name: str) -> int:
-    return len(name) - len(name.lstrip("_")) + 2 * name.startswith("_IO") + 4 * ("@" in name)
+    return len(name) - len(name.lstrip("_")) + 2 * name.startswith(("_IO", "__GI_")) + 4 * ("@" in name)
 
 
 def _symbols(found: dict[int, tuple[int, str]]) -> Symbols:

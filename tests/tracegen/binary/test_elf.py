@@ -65,6 +65,20 @@ def test_stripped_program_has_no_own_functions(compiled):
     assert "twice" not in elf.function_symbols(compiled("-s")).name
 
 
+def test_of_aliases_the_least_decorated_names_the_function(tmp_path):
+    """Within the C library a function's own name is one with __GI_ before it."""
+    pairs = [("__GI___first", "__first"), ("__second", "__GI___second"), ("third", "__third")]
+    source = "".join(f'void {a}(void) {{}}\nvoid {b}(void) __attribute__((alias("{a}")));\n' for a, b in pairs)
+    (tmp_path / "p.c").write_text(source + "int main(void) { return 0; }\n")
+    subprocess.run(["gcc", "-O1", "-o", str(tmp_path / "p"), str(tmp_path / "p.c")], check=True)
+    names = elf.function_symbols(tmp_path / "p").name
+    assert [name for name in names if name.strip("_GI") in ("first", "second", "third")] == [
+        "__first",
+        "__second",
+        "third",
+    ]
+
+
 def test_symbols_of_a_mapping_are_shifted(compiled):
     program = compiled("-pie")
     symbols = elf.function_symbols(program)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.digests import trace_digest
-from tracegen.binary import dwarf
+from tracegen.binary import debug_files
 from tracegen.binary.dwarf import file_lines
 from tracegen.binary.elf import function_symbols
 from tracegen.binary.source_lines import source_lines
@@ -108,10 +108,10 @@ def test_lines_agree_with_addr2line(traced):
     assert found == [line.split(" (")[0] for line in asked if line]
 
 
-def split(folder, link):
+def split(folder, link, strip="--strip-debug"):
     """Move the debug information of the program into a file of its own."""
     subprocess.run(["objcopy", "--only-keep-debug", "program", "program.debug"], check=True, cwd=folder)
-    subprocess.run(["strip", "--strip-debug", "program"], check=True, cwd=folder)
+    subprocess.run(["strip", strip, "program"], check=True, cwd=folder)
     if link:
         subprocess.run(["objcopy", "--add-gnu-debuglink=program.debug", "program"], check=True, cwd=folder)
 
@@ -139,9 +139,24 @@ def test_a_separate_file_is_found_by_build_identifier(traced, tmp_path, monkeypa
         place.mkdir(parents=True)
         (folder / "program.debug").rename(place / f"{identifier[2:]}.debug")
 
-    monkeypatch.setattr(dwarf, "DEBUG_FOLDER", tmp_path / "debug")
+    monkeypatch.setattr(debug_files, "DEBUG_FOLDER", tmp_path / "debug")
     _, frame = traced("-Wl,--build-id=sha1", after=after)
     assert 10 in lines_of(frame, "near")[1]
+
+
+def test_functions_of_a_stripped_program_are_those_of_its_separate_file(tmp_path):
+    (tmp_path / "main.c").write_text(MAIN.replace("far(6)", "6"))
+    subprocess.run(["gcc", "-O2", "-g", "-Wl,--build-id=none", "-o", "program", "main.c"], check=True, cwd=tmp_path)
+    before = function_symbols(tmp_path / "program")
+    split(tmp_path, link=True, strip="--strip-all")
+    after = function_symbols(tmp_path / "program")
+    assert "near" in after.name
+    assert after.name == before.name
+    assert after.address.tolist() == before.address.tolist()
+    assert after.size.tolist() == before.size.tolist()
+    with (tmp_path / "program.debug").open("ab") as file:
+        file.write(b"\0")
+    assert "near" not in function_symbols(tmp_path / "program").name
 
 
 @pytest.mark.slow
