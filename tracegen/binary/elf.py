@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -23,6 +24,7 @@ from tracegen.binary.demangle import demangled, without_parameters
 
 # e_machine, bits -> the name of the instruction set in a trace
 ISA_OF_MACHINE = {("EM_X86_64", 64): "x86-64", ("EM_AARCH64", 64): "aarch64", ("EM_RISCV", 64): "riscv64"}
+_RESERVED = 0xFF00  # SHN_LORESERVE: no number of a section
 _LABEL = 0  # STT_NOTYPE
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 # What pyelftools raises where a file is no ELF file, or a damaged one: besides its own errors, whatever it runs into
@@ -172,6 +174,7 @@ class _SymbolTable(NamedTuple):
 
     address: NDArray[np.uint64]
     size: NDArray[np.uint64]
+    end: NDArray[np.uint64]  # of the section that it is in, 0 where that is not known
     kind: NDArray[np.uint8]
     is_defined: NDArray[np.bool_]
     name: list[str]
@@ -198,9 +201,11 @@ def _symbol_table(path: Path) -> _SymbolTable:
 @lru_cache(maxsize=64)
 def read_symbol_table(path: Path, changed: int, size: int) -> _SymbolTable:
     """`changed` and `size` tell whether the file is still the one that was read."""
-    tables, names = [], []
+    tables, names, ends = [], [], np.zeros(1 << 16, np.uint64)
     with elf_file(path, "its symbols") as elf:
-        for section in elf.iter_sections() if elf is not None else ():
+        for number, section in enumerate(elf.iter_sections() if elf is not None else ()):
+            if number < _RESERVED:
+                ends[number] = (section["sh_addr"] + section["sh_size"]) % 2**64
             if isinstance(section, SymbolTableSection):
                 data = section.data()
                 table = np.frombuffer(data, _SYMBOL, len(data) // _SYMBOL.itemsize)
@@ -212,7 +217,12 @@ def read_symbol_table(path: Path, changed: int, size: int) -> _SymbolTable:
                 tables.append(table)
     table = np.concatenate(tables) if tables else np.empty(0, _SYMBOL)
     return _SymbolTable(
-        table["address"], table["size"], (table["info"] & 15).astype(np.uint8), table["section"] != 0, names
+        table["address"],
+        table["size"],
+        ends[table["section"]],
+        (table["info"] & 15).astype(np.uint8),
+        table["section"] != 0,
+        names,
     )
 
 
@@ -240,6 +250,7 @@ def function_symbols(path: Path) -> Symbols:
     stripped file also those of its separate debug file. Empty for what is no readable ELF file.
     """
     found: dict[int, tuple[int, str]] = {}
+    ends: dict[int, int] = {}
     for table in (_symbol_table(path), *_separate_symbol_tables(path)):
         for row in np.flatnonzero(table.is_function & table.is_defined).tolist():
             name, address, size = table.name[row], int(table.address[row]), int(table.size[row])
@@ -247,6 +258,13 @@ def function_symbols(path: Path) -> Symbols:
             # Of several names for one place: the one that has a size, then the least decorated.
             if known is None or (size > 0, -_decoration(name)) > (known[0] > 0, -_decoration(known[1])):
                 found[address] = (size, name)
+                if size == 0:
+                    ends[address] = int(table.end[row])
+    for address, following in pairwise([*sorted(found), 2**64]):
+        size, name = found[address]
+        if size == 0 and ends[address] > address:
+            # One without a size, as of assembly code, reaches to the next one or to its section's end.
+            found[address] = (min(ends[address], following) - address, name)
     return _symbols(found)
 
 

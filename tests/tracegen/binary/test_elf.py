@@ -79,6 +79,27 @@ def test_of_aliases_the_least_decorated_names_the_function(tmp_path):
     ]
 
 
+def test_a_symbol_without_a_size_reaches_to_the_next_one_or_to_its_sections_end(tmp_path):
+    source = """\
+    .globl main, first, second
+    .type main, @function
+    .type first, @function
+    .type second, @function
+    .section one, "ax", @progbits
+    first: .skip 24, 0x90
+    second: .skip 40, 0x90
+    .section two, "ax", @progbits
+    main: .skip 8, 0x90
+    """
+    (tmp_path / "p.s").write_text(source)
+    subprocess.run(["gcc", "-o", str(tmp_path / "p"), str(tmp_path / "p.s")], check=True)
+    symbols = elf.function_symbols(tmp_path / "p")
+    size = dict(zip(symbols.name, symbols.size.tolist(), strict=True))
+    assert (size["first"], size["second"], size["main"]) == (24, 40, 8)
+    with (tmp_path / "p").open("rb") as stream:
+        assert size["_init"] == ELFFile(stream).get_section_by_name(".init")["sh_size"]
+
+
 def test_symbols_of_a_mapping_are_shifted(compiled):
     program = compiled("-pie")
     symbols = elf.function_symbols(program)
