@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from support.errors import InputError
 from tracegen.binary.debug_files import debug_file
 from tracegen.binary.demangle import demangled, without_parameters
+from tracegen.binary.plt import Stub, stubs
 
 # e_machine, bits -> the name of the instruction set in a trace
 ISA_OF_MACHINE = {("EM_X86_64", 64): "x86-64", ("EM_AARCH64", 64): "aarch64", ("EM_RISCV", 64): "riscv64"}
@@ -170,7 +171,7 @@ def _warn(text: str) -> None:
 
 
 class _SymbolTable(NamedTuple):
-    """The named symbols of .symtab and .dynsym."""
+    """The named symbols of .symtab and .dynsym, and the stubs that they do not name."""
 
     address: NDArray[np.uint64]
     size: NDArray[np.uint64]
@@ -178,6 +179,7 @@ class _SymbolTable(NamedTuple):
     kind: NDArray[np.uint8]
     is_defined: NDArray[np.bool_]
     name: list[str]
+    stubs: list[Stub]
 
     @property
     def is_function(self) -> NDArray[np.bool_]:
@@ -202,6 +204,7 @@ def _symbol_table(path: Path) -> _SymbolTable:
 def read_symbol_table(path: Path, changed: int, size: int) -> _SymbolTable:
     """`changed` and `size` tell whether the file is still the one that was read."""
     tables, names, ends = [], [], np.zeros(1 << 16, np.uint64)
+    linkage: list[Stub] = []
     with elf_file(path, "its symbols") as elf:
         for number, section in enumerate(elf.iter_sections() if elf is not None else ()):
             if number < _RESERVED:
@@ -215,6 +218,8 @@ def read_symbol_table(path: Path, changed: int, size: int) -> _SymbolTable:
                     text[begin : text.find(b"\0", begin)].decode(errors="replace") for begin in table["name"].tolist()
                 ]
                 tables.append(table)
+        if elf is not None:
+            linkage = stubs(elf)
     table = np.concatenate(tables) if tables else np.empty(0, _SYMBOL)
     return _SymbolTable(
         table["address"],
@@ -223,6 +228,7 @@ def read_symbol_table(path: Path, changed: int, size: int) -> _SymbolTable:
         (table["info"] & 15).astype(np.uint8),
         table["section"] != 0,
         names,
+        linkage,
     )
 
 
@@ -247,7 +253,8 @@ def imported_names(path: Path) -> set[str]:
 
 def function_symbols(path: Path) -> Symbols:
     """Function symbols of .symtab and .dynsym, at the addresses in the file, those of C++ as in the source; of a
-    stripped file also those of its separate debug file. Empty for what is no readable ELF file.
+    stripped file also those of its separate debug file. Stubs that call f are `f@plt`. Empty for what is no readable
+    ELF file.
     """
     found: dict[int, tuple[int, str]] = {}
     ends: dict[int, int] = {}
@@ -260,9 +267,12 @@ def function_symbols(path: Path) -> Symbols:
                 found[address] = (size, name)
                 if size == 0:
                     ends[address] = int(table.end[row])
+    for stub in _symbol_table(path).stubs:
+        name = stub.name or (found[stub.chooser][1] if stub.chooser in found else "")
+        found.setdefault(stub.address, (stub.size, f"{demangled(name)}@plt" if name else stub.section))
     for address, following in pairwise([*sorted(found), 2**64]):
         size, name = found[address]
-        if size == 0 and ends[address] > address:
+        if size == 0 and ends.get(address, 0) > address:
             # One without a size, as of assembly code, reaches to the next one or to its section's end.
             found[address] = (min(ends[address], following) - address, name)
     return _symbols(found)
