@@ -279,7 +279,7 @@ def function_symbols(path: Path) -> Symbols:
 
 
 def _separate_symbol_tables(path: Path) -> list[_SymbolTable]:
-    """That of the debug file of a file without a .symtab, where there is one."""
+    """Symbols of the separate debug file, where there is one, of a file without a .symtab."""
     separate = None
     with elf_file(path, "its symbols") as elf:
         if elf is not None and elf.get_section_by_name(".symtab") is None:
