@@ -6,7 +6,6 @@ The table maps an address to the line of the code as written; where a function i
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,14 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from elftools.dwarf.structs import DWARFStructs
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import NoteSection
 from numpy.typing import NDArray
 
 from support.jit import cached
+from tracegen.binary.debug_files import debug_file
 from tracegen.binary.elf import Mapping, elf_file, load_bias
 
-DEBUG_FOLDER = Path("/usr/lib/debug")  # where distributions put separate debug files
 _LINES = (".debug_line", ".zdebug_line")
+_HOLDS_CODE = 4  # SHF_EXECINSTR
 
 
 class Lines(NamedTuple):
@@ -69,34 +68,11 @@ def file_lines(path: Path, executed: NDArray[np.uint64]) -> Iterator[tuple[int, 
 
 
 def _with_lines(elf: ELFFile, path: Path, stack: ExitStack) -> ELFFile | None:
-    """The file, or the separate debug file that fits it: by build identifier, or by name and checksum."""
+    """The file, or the separate debug file that fits it."""
     if any(elf.get_section_by_name(name) for name in _LINES):
         return elf
-    identifier = _build_identifier(elf)
-    if identifier:
-        candidate = DEBUG_FOLDER / ".build-id" / identifier[:2] / f"{identifier[2:]}.debug"
-        if candidate.is_file():
-            return ELFFile(stack.enter_context(candidate.open("rb")))
-    link = elf.get_section_by_name(".gnu_debuglink")
-    if link is not None:
-        data = link.data()
-        name = os.fsdecode(data.split(b"\0", 1)[0])
-        checksum = int.from_bytes(data[-4:], "little")
-        here = path.resolve().parent
-        for folder in (here, here / ".debug", DEBUG_FOLDER / here.relative_to("/")):
-            candidate = folder / name
-            if candidate.is_file() and candidate != path and zlib.crc32(candidate.read_bytes()) == checksum:
-                return ELFFile(stack.enter_context(candidate.open("rb")))
-    return None
-
-
-def _build_identifier(elf: ELFFile) -> str:
-    section = elf.get_section_by_name(".note.gnu.build-id")
-    if isinstance(section, NoteSection):
-        for note in section.iter_notes():
-            if note["n_type"] == "NT_GNU_BUILD_ID":
-                return str(note["n_desc"])
-    return ""
+    separate = debug_file(elf, path)
+    return ELFFile(stack.enter_context(separate.open("rb"))) if separate is not None else None
 
 
 def _lines_of(elf: ELFFile, executed: NDArray[np.uint64]) -> Iterator[tuple[int, str, int]]:
@@ -105,14 +81,15 @@ def _lines_of(elf: ELFFile, executed: NDArray[np.uint64]) -> Iterator[tuple[int,
         return
     dwarf.debug_line_sec.stream.seek(0)
     section = np.frombuffer(dwarf.debug_line_sec.stream.read(), np.uint8)
+    code = _code(elf)
     folders: dict[int, str] | None = None
     offset = 0
     while offset + 24 <= len(section):
         program = _program_at(section, offset)
         row_of = np.full(len(executed), -1, np.int64)
         rows = np.zeros((2, len(executed)), np.int64)
-        if program.length and _run(section, *program.arguments, executed, row_of, rows):
-            header = _header(dwarf, offset, program.version)
+        if program.length and _run(section, *program.arguments, code, executed, row_of, rows):
+            header = _header(dwarf, offset, program)
             if program.version < 5 and folders is None:
                 folders = _compilation_folders(dwarf)
             names: dict[int, str] = {}
@@ -126,10 +103,18 @@ def _lines_of(elf: ELFFile, executed: NDArray[np.uint64]) -> Iterator[tuple[int,
         offset = program.end
 
 
+def _code(elf: ELFFile) -> NDArray[np.uint64]:
+    """[2, sections] begin and end of those that hold code."""
+    parts = [(each["sh_addr"], each["sh_size"]) for each in elf.iter_sections() if each["sh_flags"] & _HOLDS_CODE]
+    begin, size = np.array(parts, np.uint64).reshape(-1, 2).T
+    return np.stack([begin, begin + size])
+
+
 class _Program(NamedTuple):
     """Place of a line program, and the meaning of its opcodes (DWARF 5, §6.2.4)."""
 
     version: int
+    bits: int  # of DWARF's format
     length: int  # 0: of a version that is not known
     end: int
     arguments: tuple[int, int, int, int, int, int, NDArray[np.int64]]
@@ -149,7 +134,7 @@ def _program_at(section: NDArray[np.uint8], offset: int) -> _Program:
     version = number(at, 2)
     at += 2
     if not 2 <= version <= 5:
-        return _Program(version, 0, end, _NOTHING)
+        return _Program(version, 8 * wide, 0, end, _NOTHING)
     if version == 5:
         at += 2  # sizes of an address and of a segment selector
     begin = at + wide + number(at, wide)
@@ -160,8 +145,8 @@ def _program_at(section: NDArray[np.uint8], offset: int) -> _Program:
     line_range, opcode_base = number(at + 2, 1), number(at + 3, 1)
     lengths = section[at + 4 : at + 3 + opcode_base].astype(np.int64)
     if begin > end or line_range == 0 or opcode_base == 0 or len(lengths) != opcode_base - 1:
-        return _Program(version, 0, end, _NOTHING)
-    return _Program(version, length, end, (begin, end, shortest, line_base, line_range, opcode_base, lengths))
+        return _Program(version, 8 * wide, 0, end, _NOTHING)
+    return _Program(version, 8 * wide, length, end, (begin, end, shortest, line_base, line_range, opcode_base, lengths))
 
 
 @cached()
@@ -192,13 +177,15 @@ def _run(
     line_range: int,
     opcode_base: int,
     lengths: NDArray[np.int64],
+    code: NDArray[np.uint64],
     executed: NDArray[np.uint64],
     row_of: NDArray[np.int64],
     rows: NDArray[np.int64],
 ) -> bool:
     """Execute a line program; set file and line [2, E] of `executed` addresses that its rows cover, and `row_of` [E].
 
-    A row holds from its address up to the next row's of its sequence. Whether there are any.
+    A row holds from its address up to the next row's of its sequence. Whether there are any. Sequences that begin
+    outside `code` are of sections that the linker discarded: 0 stands for their address, or what no code has.
     """
     found = False
     address: Any = np.uint64(0)
@@ -206,6 +193,7 @@ def _run(
     line: Any = np.int64(1)
     last, last_file, last_line = np.uint64(0), np.int64(0), np.int64(0)
     inside = False  # there is a last row
+    kept = False
     while at < end:
         opcode = np.int64(data[at])
         at += 1
@@ -227,6 +215,9 @@ def _run(
                 address = np.uint64(0)
                 for byte in range(length - 1):
                     address |= np.uint64(data[at + 1 + byte]) << np.uint64(8 * byte)
+                kept = False
+                for part in range(code.shape[1]):
+                    kept |= code[0, part] <= address < code[1, part]
             at = following
         elif opcode == 1:
             emit = True
@@ -257,14 +248,15 @@ def _run(
                 rows[0, place], rows[1, place] = last_file, last_line
                 found = True
                 place += 1
-        last, last_file, last_line, inside = address, file, line, not ends
+        last, last_file, last_line, inside = address, file, line, kept and not ends
         if ends:
+            kept = False
             address, file, line = np.uint64(0), np.int64(1), np.int64(1)
     return found
 
 
-def _header(dwarf: Any, offset: int, version: int) -> Any:
-    structs = DWARFStructs(little_endian=True, dwarf_format=32, address_size=8, dwarf_version=version)
+def _header(dwarf: Any, offset: int, program: _Program) -> Any:
+    structs = DWARFStructs(True, dwarf_format=program.bits, address_size=8, dwarf_version=program.version)
     return dwarf._parse_line_program_at_offset(offset, structs).header
 
 

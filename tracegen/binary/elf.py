@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -18,16 +19,21 @@ from elftools.elf.sections import SymbolTableSection
 from numpy.typing import NDArray
 
 from support.errors import InputError
+from tracegen.binary.debug_files import debug_file
 from tracegen.binary.demangle import demangled, without_parameters
+from tracegen.binary.plt import Stub, stubs
 
 # e_machine, bits -> the name of the instruction set in a trace
 ISA_OF_MACHINE = {("EM_X86_64", 64): "x86-64", ("EM_AARCH64", 64): "aarch64", ("EM_RISCV", 64): "riscv64"}
+_RESERVED = 0xFF00  # SHN_LORESERVE: no number of a section
 _LABEL = 0  # STT_NOTYPE
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 # What pyelftools raises where a file is no ELF file, or a damaged one: besides its own errors, whatever it runs into
 # (AssertionError, OverflowError and MemoryError for sizes that no file has, …).
 UNREADABLE = Exception
 _PAGE = 4096
+_LOADED, _INTERPRETER = 1, 3  # PT_LOAD, PT_INTERP
+_EXECUTABLE = 1  # PF_X
 MAGIC = b"\x7fELF"
 _LONGEST_NAME = 4096  # PATH_MAX
 _NAMES_OF_TYPES = {number: name for name, number in ENUM_E_TYPE.items()}
@@ -92,8 +98,23 @@ def _header(stream: BinaryIO) -> tuple[int, bool, str, str]:
     return bits, little, _NAMES_OF_TYPES.get(kind, str(kind)), _NAMES_OF_MACHINES.get(machine, str(machine))
 
 
-def _interpreter(stream: BinaryIO, size: int) -> str | None:
-    """The dynamic linker that the program headers of a 64-bit little-endian file name."""
+class _Segment(NamedTuple):
+    """A program header."""
+
+    kind: int
+    flags: int
+    offset: int
+    address: int
+    length: int  # in the file
+
+    @property
+    def page(self) -> int:
+        """Offset of the page of the file in which it begins."""
+        return self.offset // _PAGE * _PAGE
+
+
+def _segments(stream: BinaryIO, size: int) -> Iterator[_Segment]:
+    """Program headers of a 64-bit little-endian file. Raises struct.error, KeyError."""
     stream.seek(32)
     (first,) = struct.unpack("<Q", stream.read(8))
     stream.seek(54)
@@ -102,12 +123,18 @@ def _interpreter(stream: BinaryIO, size: int) -> str | None:
         raise KeyError("program headers beyond the file")
     for number in range(count):
         stream.seek(first + entry * number)
-        kind, _, offset, _, _, length = struct.unpack("<IIQQQQ", stream.read(40))
-        if kind == 3:  # PT_INTERP
-            if length > _LONGEST_NAME or offset + length > size:
+        kind, flags, offset, address, _, length = struct.unpack("<IIQQQQ", stream.read(40))
+        yield _Segment(kind, flags, offset, address, length)
+
+
+def _interpreter(stream: BinaryIO, size: int) -> str | None:
+    """The dynamic linker that the program headers of a 64-bit little-endian file name."""
+    for segment in _segments(stream, size):
+        if segment.kind == _INTERPRETER:
+            if segment.length > _LONGEST_NAME or segment.offset + segment.length > size:
                 raise KeyError("a name beyond the file")
-            stream.seek(offset)
-            return stream.read(length).partition(b"\0")[0].decode()
+            stream.seek(segment.offset)
+            return stream.read(segment.length).partition(b"\0")[0].decode()
     return None
 
 
@@ -144,13 +171,15 @@ def _warn(text: str) -> None:
 
 
 class _SymbolTable(NamedTuple):
-    """The named symbols of .symtab and .dynsym."""
+    """The named symbols of .symtab and .dynsym, and the stubs that they do not name."""
 
     address: NDArray[np.uint64]
     size: NDArray[np.uint64]
+    end: NDArray[np.uint64]  # of the section that it is in, 0 where that is not known
     kind: NDArray[np.uint8]
     is_defined: NDArray[np.bool_]
     name: list[str]
+    stubs: list[Stub]
 
     @property
     def is_function(self) -> NDArray[np.bool_]:
@@ -174,9 +203,12 @@ def _symbol_table(path: Path) -> _SymbolTable:
 @lru_cache(maxsize=64)
 def read_symbol_table(path: Path, changed: int, size: int) -> _SymbolTable:
     """`changed` and `size` tell whether the file is still the one that was read."""
-    tables, names = [], []
+    tables, names, ends = [], [], np.zeros(1 << 16, np.uint64)
+    linkage: list[Stub] = []
     with elf_file(path, "its symbols") as elf:
-        for section in elf.iter_sections() if elf is not None else ():
+        for number, section in enumerate(elf.iter_sections() if elf is not None else ()):
+            if number < _RESERVED:
+                ends[number] = (section["sh_addr"] + section["sh_size"]) % 2**64
             if isinstance(section, SymbolTableSection):
                 data = section.data()
                 table = np.frombuffer(data, _SYMBOL, len(data) // _SYMBOL.itemsize)
@@ -186,9 +218,17 @@ def read_symbol_table(path: Path, changed: int, size: int) -> _SymbolTable:
                     text[begin : text.find(b"\0", begin)].decode(errors="replace") for begin in table["name"].tolist()
                 ]
                 tables.append(table)
+        if elf is not None:
+            linkage = stubs(elf)
     table = np.concatenate(tables) if tables else np.empty(0, _SYMBOL)
     return _SymbolTable(
-        table["address"], table["size"], (table["info"] & 15).astype(np.uint8), table["section"] != 0, names
+        table["address"],
+        table["size"],
+        ends[table["section"]],
+        (table["info"] & 15).astype(np.uint8),
+        table["section"] != 0,
+        names,
+        linkage,
     )
 
 
@@ -212,22 +252,43 @@ def imported_names(path: Path) -> set[str]:
 
 
 def function_symbols(path: Path) -> Symbols:
-    """Function symbols of .symtab and .dynsym, at the addresses in the file, those of C++ as in the source. Empty for
-    what is no readable ELF file.
+    """Function symbols of .symtab and .dynsym, at the addresses in the file, those of C++ as in the source; of a
+    stripped file also those of its separate debug file. Stubs that call f are `f@plt`. Empty for what is no readable
+    ELF file.
     """
-    table = _symbol_table(path)
     found: dict[int, tuple[int, str]] = {}
-    for row in np.flatnonzero(table.is_function & table.is_defined).tolist():
-        name, address, size = table.name[row], int(table.address[row]), int(table.size[row])
-        known = found.get(address)
-        # Of several names for one place: the one that has a size, then the least decorated.
-        if known is None or (size > 0, -_decoration(name)) > (known[0] > 0, -_decoration(known[1])):
-            found[address] = (size, name)
+    ends: dict[int, int] = {}
+    for table in (_symbol_table(path), *_separate_symbol_tables(path)):
+        for row in np.flatnonzero(table.is_function & table.is_defined).tolist():
+            name, address, size = table.name[row], int(table.address[row]), int(table.size[row])
+            known = found.get(address)
+            # Of several names for one place: the one that has a size, then the least decorated.
+            if known is None or (size > 0, -_decoration(name)) > (known[0] > 0, -_decoration(known[1])):
+                found[address] = (size, name)
+                if size == 0:
+                    ends[address] = int(table.end[row])
+    for stub in _symbol_table(path).stubs:
+        name = stub.name or (found[stub.chooser][1] if stub.chooser in found else "")
+        found.setdefault(stub.address, (stub.size, f"{demangled(name)}@plt" if name else stub.section))
+    for address, following in pairwise([*sorted(found), 2**64]):
+        size, name = found[address]
+        if size == 0 and ends.get(address, 0) > address:
+            # One without a size, as of assembly code, reaches to the next one or to its section's end.
+            found[address] = (min(ends[address], following) - address, name)
     return _symbols(found)
 
 
+def _separate_symbol_tables(path: Path) -> list[_SymbolTable]:
+    """Symbols of the separate debug file, where there is one, of a file without a .symtab."""
+    separate = None
+    with elf_file(path, "its symbols") as elf:
+        if elf is not None and elf.get_section_by_name(".symtab") is None:
+            separate = debug_file(elf, path)
+    return [_symbol_table(separate)] if separate is not None else []
+
+
 def _decoration(name: str) -> int:
-    return len(name) - len(name.lstrip("_")) + 2 * name.startswith("_IO") + 4 * ("@" in name)
+    return len(name) - len(name.lstrip("_")) + 2 * name.startswith(("_IO", "__GI_")) + 4 * ("@" in name)
 
 
 def _symbols(found: dict[int, tuple[int, str]]) -> Symbols:
@@ -240,17 +301,25 @@ def _symbols(found: dict[int, tuple[int, str]]) -> Symbols:
 
 
 def load_bias(path: Path, mapping: Mapping) -> int | None:
-    """Run-time address minus address in the file, from one mapping of the file; None where no segment covers it."""
+    """Run-time address minus address in the file, from one mapping of the file; None where no segment covers it.
+
+    LLD's segments share a page of the file, which is mapped once for each: at its place begins the later one. Where
+    several begin in that page, the mapping that matters is of the one with code.
+    """
     try:
         with path.open("rb") as stream:
-            for segment in ELFFile(stream).iter_segments("PT_LOAD"):
-                begin = segment["p_offset"] // _PAGE * _PAGE
-                if begin <= mapping.offset < segment["p_offset"] + max(segment["p_filesz"], 1):
-                    address = segment["p_vaddr"] - segment["p_offset"] + mapping.offset
-                    return mapping.start - int(address)
-    except UNREADABLE:
-        pass
-    return None
+            bits, little, *_ = _header(stream)
+            covering = [
+                segment
+                for segment in (_segments(stream, path.stat().st_size) if bits == 64 and little else ())
+                if segment.kind == _LOADED and segment.page <= mapping.offset < segment.offset + max(segment.length, 1)
+            ]
+    except (OSError, struct.error, LookupError):
+        return None
+    if not covering:
+        return None
+    segment = max(covering, key=lambda each: (each.page, each.flags & _EXECUTABLE))
+    return mapping.start - (segment.address - segment.offset + mapping.offset)
 
 
 def symbols_at_run_time(mappings: Sequence[Mapping], executed: NDArray[np.uint64]) -> Symbols:

@@ -65,6 +65,41 @@ def test_stripped_program_has_no_own_functions(compiled):
     assert "twice" not in elf.function_symbols(compiled("-s")).name
 
 
+def test_of_aliases_the_least_decorated_names_the_function(tmp_path):
+    """Within the C library a function's own name is one with __GI_ before it."""
+    pairs = [("__GI___first", "__first"), ("__second", "__GI___second"), ("third", "__third")]
+    source = "".join(f'void {a}(void) {{}}\nvoid {b}(void) __attribute__((alias("{a}")));\n' for a, b in pairs)
+    (tmp_path / "p.c").write_text(source + "int main(void) { return 0; }\n")
+    subprocess.run(["gcc", "-O1", "-o", str(tmp_path / "p"), str(tmp_path / "p.c")], check=True)
+    names = elf.function_symbols(tmp_path / "p").name
+    assert [name for name in names if name.strip("_GI") in ("first", "second", "third")] == [
+        "__first",
+        "__second",
+        "third",
+    ]
+
+
+def test_a_symbol_without_a_size_reaches_to_the_next_one_or_to_its_sections_end(tmp_path):
+    source = """\
+    .globl main, first, second
+    .type main, @function
+    .type first, @function
+    .type second, @function
+    .section one, "ax", @progbits
+    first: .skip 24, 0x90
+    second: .skip 40, 0x90
+    .section two, "ax", @progbits
+    main: .skip 8, 0x90
+    """
+    (tmp_path / "p.s").write_text(source)
+    subprocess.run(["gcc", "-o", str(tmp_path / "p"), str(tmp_path / "p.s")], check=True)
+    symbols = elf.function_symbols(tmp_path / "p")
+    size = dict(zip(symbols.name, symbols.size.tolist(), strict=True))
+    assert (size["first"], size["second"], size["main"]) == (24, 40, 8)
+    with (tmp_path / "p").open("rb") as stream:
+        assert size["_init"] == ELFFile(stream).get_section_by_name(".init")["sh_size"]
+
+
 def test_symbols_of_a_mapping_are_shifted(compiled):
     program = compiled("-pie")
     symbols = elf.function_symbols(program)
@@ -75,6 +110,46 @@ def test_symbols_of_a_mapping_are_shifted(compiled):
     shifted = elf.symbols_at_run_time([mapping, mapping], executed)
     assert shifted.address[shifted.name.index("main")] == executed[0]
     assert len(shifted.name) == len(symbols.name)
+
+
+BASE = 0x4000000000
+LLD = [  # offset, address, size, flags: segments of rustc's linker, which share pages of the file
+    (0x0, 0x0, 0x1301C, 4),
+    (0x13020, 0x14020, 0x3D9E0, 5),
+    (0x50A00, 0x52A00, 0x2788, 6),
+    (0x53188, 0x56188, 0x9C0, 6),
+]
+
+
+@pytest.fixture
+def with_segments(tmp_path):
+    def write(segments):
+        ident = b"\x7fELF\2\1\1" + bytes(9)
+        header = struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, len(segments), 64, 0, 0)
+        table = [
+            struct.pack("<IIQQQQQQ", 1, flags, offset, address, address, size, size, 4096)
+            for offset, address, size, flags in segments
+        ]
+        (tmp_path / "program").write_bytes(ident + header + b"".join(table))
+        return tmp_path / "program"
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("offset", "address"),
+    [(0, 0), (0x13000, 0x14000), (0x50000, 0x52000), (0x53000, 0x56000), (0x5000, 0x5000), (0x20000, 0x21000)],
+    ids=["R", "RX", "RELRO", "RW", "rest of R", "rest of RX"],
+)
+def test_mappings_of_segments_that_share_a_page_have_one_bias(with_segments, offset, address):
+    mapping = elf.Mapping(BASE + address, BASE + address + 0x1000, offset, str(with_segments(LLD)))
+    assert elf.load_bias(Path(mapping.path), mapping) == BASE
+
+
+def test_where_segments_begin_in_one_page_the_mapping_is_of_that_with_code(with_segments):
+    program = with_segments([(0x0, 0x0, 0x5D0, 4), (0x5D0, 0x15D0, 0x120, 5), (0x6F0, 0x26F0, 0x200, 6)])
+    assert elf.load_bias(program, elf.Mapping(BASE + 0x1000, BASE + 0x2000, 0, str(program))) == BASE
+    assert elf.load_bias(program, elf.Mapping(BASE, BASE + 0x1000, 0x1000, str(program))) is None
 
 
 def test_mappings_without_executed_code_give_no_symbols(compiled):

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from tests.digests import trace_digest
-from tracegen.binary import dwarf
+from tracegen.binary import debug_files
+from tracegen.binary.dwarf import file_lines
+from tracegen.binary.elf import function_symbols
 from tracegen.binary.source_lines import source_lines
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution, trace
@@ -73,7 +75,16 @@ def lines_of(frame, function):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "flags", [("-gdwarf-5",), ("-gdwarf-4",), ("-gdwarf-5", "-gz"), ("-gdwarf-5", "-no-pie")], ids=" ".join
+    "flags",
+    [
+        ("-gdwarf-5",),
+        ("-gdwarf-4",),
+        ("-gdwarf-5", "-gz"),
+        ("-gdwarf-5", "-no-pie"),
+        ("-gdwarf-5", "-gdwarf64", "-gno-as-loc-support"),  # the compiler writes the table, in 64 bits
+        ("-gdwarf-4", "-gdwarf64", "-gno-as-loc-support"),
+    ],
+    ids=" ".join,
 )
 def test_lines_of_a_program_and_its_library(traced, flags):
     folder, frame = traced(*flags)
@@ -97,10 +108,10 @@ def test_lines_agree_with_addr2line(traced):
     assert found == [line.split(" (")[0] for line in asked if line]
 
 
-def split(folder, link):
+def split(folder, link, strip="--strip-debug"):
     """Move the debug information of the program into a file of its own."""
     subprocess.run(["objcopy", "--only-keep-debug", "program", "program.debug"], check=True, cwd=folder)
-    subprocess.run(["strip", "--strip-debug", "program"], check=True, cwd=folder)
+    subprocess.run(["strip", strip, "program"], check=True, cwd=folder)
     if link:
         subprocess.run(["objcopy", "--add-gnu-debuglink=program.debug", "program"], check=True, cwd=folder)
 
@@ -128,9 +139,24 @@ def test_a_separate_file_is_found_by_build_identifier(traced, tmp_path, monkeypa
         place.mkdir(parents=True)
         (folder / "program.debug").rename(place / f"{identifier[2:]}.debug")
 
-    monkeypatch.setattr(dwarf, "DEBUG_FOLDER", tmp_path / "debug")
+    monkeypatch.setattr(debug_files, "DEBUG_FOLDER", tmp_path / "debug")
     _, frame = traced("-Wl,--build-id=sha1", after=after)
     assert 10 in lines_of(frame, "near")[1]
+
+
+def test_functions_of_a_stripped_program_are_those_of_its_separate_file(tmp_path):
+    (tmp_path / "main.c").write_text(MAIN.replace("far(6)", "6"))
+    subprocess.run(["gcc", "-O2", "-g", "-Wl,--build-id=none", "-o", "program", "main.c"], check=True, cwd=tmp_path)
+    before = function_symbols(tmp_path / "program")
+    split(tmp_path, link=True, strip="--strip-all")
+    after = function_symbols(tmp_path / "program")
+    assert "near" in after.name
+    assert after.name == before.name
+    assert after.address.tolist() == before.address.tolist()
+    assert after.size.tolist() == before.size.tolist()
+    with (tmp_path / "program.debug").open("ab") as file:
+        file.write(b"\0")
+    assert "near" not in function_symbols(tmp_path / "program").name
 
 
 @pytest.mark.slow
@@ -140,6 +166,22 @@ def test_without_debug_information_functions_are_known_and_lines_are_not(traced)
     assert (frame.function == "near").any()
     _, frame = traced("-g0", "-s")
     assert not (frame.function == "near").any()
+
+
+@pytest.mark.parametrize("layout", ["separate-code", "noseparate-code"])
+def test_lines_of_discarded_code_are_not_those_of_what_is_there_instead(tmp_path, layout):
+    """The linker leaves 0 for the address of an unused function, which is longer than the program."""
+    (tmp_path / "main.c").write_text(MAIN.replace("far(6)", "6"))
+    statements = "\n".join(f"    place = {number};" for number in range(1000))
+    (tmp_path / "unused.c").write_text(f"volatile int place;\nvoid unused(void)\n{{\n{statements}\n}}\n")
+    flags = ["-O2", "-g", "-pie", "-fPIE", "-ffunction-sections", "-Wl,--gc-sections", f"-Wl,-z,{layout}"]
+    subprocess.run(["gcc", *flags, "-o", "program", "main.c", "unused.c"], check=True, cwd=tmp_path)
+    symbols = function_symbols(tmp_path / "program")
+    assert "unused" not in symbols.name
+    place = symbols.name.index("near")
+    found = list(file_lines(tmp_path / "program", symbols.address[place] + np.arange(symbols.size[place])))
+    assert {file for _, file, _ in found} == {str(tmp_path / "main.c")}
+    assert {5, 10, 11} <= {line for _, _, line in found} <= {5, 9, 10, 11}
 
 
 def test_damaged_debug_information_is_none(traced):
