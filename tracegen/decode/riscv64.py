@@ -15,7 +15,7 @@ from capstone import riscv_const as riscv
 from tracegen.decode.decoded import Decoded, distinct, one_each
 from uarch.instructions import FLAGS_REGISTER, OTHER_REGISTER, VECTOR_REGISTERS, Flag, Operation
 
-_RA = 1
+_LINKS = (1, 5)  # ra, t0 (unprivileged specification, table 3)
 _INTEGER = "zero ra sp gp tp t0 t1 t2 s0 s1 a0 a1 a2 a3 a4 a5 a6 a7 s2 s3 s4 s5 s6 s7 s8 s9 s10 s11 t3 t4 t5 t6".split()
 _FLOATING = (
     "ft0 ft1 ft2 ft3 ft4 ft5 ft6 ft7 fs0 fs1 fa0 fa1 fa2 fa3 fa4 fa5 fa6 fa7 "
@@ -64,15 +64,12 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         for o in instruction.operands
         if o.type == riscv.RISCV_OP_MEM
     ]
-    if (branch := _branch_flags(name, instruction, registers)) is not None:
-        call = bool(branch & Flag.CALL)
-        linked = [_RA] if call else []
-        if name in ("jal", "jalr") and len(registers) == 2:  # an explicit link register comes first
-            linked, registers = [r for r in registers[:1] if r is not None], registers[1:]
-        elif name == "jal" and registers:
-            linked, registers = [r for r in registers if r is not None], []
-        sources = registers if name != "ret" else [_RA]
-        return Decoded(Operation.BRANCH, branch, (), distinct([*sources, *bases]), distinct(linked))
+    word = int.from_bytes(instruction.bytes, "little")
+    if (jump := _jump(word)) is not None:
+        linked, target = jump
+        return Decoded(Operation.BRANCH, _jump_flags(linked, target), (), _used(target), _used(linked))
+    if name.startswith("b") and registers:
+        return Decoded(Operation.BRANCH, Flag.BRANCH | Flag.CONDITIONAL, (), distinct(registers))
 
     if name.startswith(("lr.", "sc.", "amo")):
         base = distinct(registers[-1:])
@@ -90,7 +87,7 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         address, count = distinct(bases or registers[1:]), one_each(Operation.NONE, 1)
         return Decoded(Operation.NONE, Flag.STORE, address, distinct(registers[:1]), (), count)
 
-    if (word := int.from_bytes(instruction.bytes, "little")) & 0x7F == 0x73 and word >> 12 & 3:
+    if word & 0x7F == 0x73 and word >> 12 & 3:
         return Decoded(Operation.SYSTEM, Flag(0), (), *_control_registers(word))
     operation = next((operation for pattern, operation in _RULES if pattern.match(name)), Operation.INT_ALU)
     flags = Flag.FLOAT if operation.name.startswith("FP") else Flag(0)
@@ -122,18 +119,27 @@ def _control_registers(word: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return distinct(data), distinct(results)
 
 
-def _branch_flags(name: str, instruction: CsInsn, registers: list[int | None]) -> Flag | None:
-    """Branch kind; a jump through ra returns (return-address hints, unprivileged specification, §2.5)."""
-    if name == "ret" or (name == "jr" and registers == [_RA]):
-        return Flag.BRANCH | Flag.RETURN | Flag.INDIRECT
-    if name == "jr":
-        return Flag.BRANCH | Flag.INDIRECT
-    if name == "j":
-        return Flag.BRANCH
-    if name == "jal":
-        return Flag.BRANCH | Flag.CALL
-    if name == "jalr":
-        return Flag.BRANCH | Flag.CALL | Flag.INDIRECT
-    if name.startswith("b") and registers:
-        return Flag.BRANCH | Flag.CONDITIONAL
+def _jump(word: int) -> tuple[int, int | None] | None:
+    """Register that a jump links (0: none) and the one that it goes to (None: a distance); None for all others."""
+    rd, rs1 = word >> 7 & 31, word >> 15 & 31
+    if word & 0x7F == 0x6F:  # jal
+        return rd, None
+    if word & 0x707F == 0x67:  # jalr
+        return rd, rs1
+    if word & 0xE003 == 0xA001:  # c.j
+        return 0, None
+    if word & 0xE07F == 0x8002 and rd:  # c.jr, c.jalr
+        return word >> 12 & 1, rd
     return None
+
+
+def _jump_flags(linked: int, target: int | None) -> Flag:
+    """Kind of a jump, by the hints on return addresses (unprivileged specification, §2.5.1); what swaps them calls."""
+    flags = Flag.BRANCH | (Flag(0) if target is None else Flag.INDIRECT)
+    if linked in _LINKS:
+        return flags | Flag.CALL
+    return flags | Flag.RETURN if target in _LINKS else flags
+
+
+def _used(register: int | None) -> tuple[int, ...]:
+    return (register,) if register else ()

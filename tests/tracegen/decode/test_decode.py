@@ -278,6 +278,37 @@ def test_riscv_registers(code, data, written):
     assert ({*found[2], *found[3]}, found[4]) == (data, written)
 
 
+JUMP, CALL, RETURN = Flag.INDIRECT, Flag.INDIRECT | Flag.CALL, Flag.INDIRECT | Flag.RETURN
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "data", "written"),
+    [
+        ("67030e00", JUMP, {28}, {6}),  # jalr t1, t3, of an entry of a procedure linkage table
+        ("67008300", JUMP, {6}, set()),  # jr 8(t1), of an unrelaxed tail call
+        ("67000300", JUMP, {6}, set()),  # jr t1
+        ("0283", JUMP, {6}, set()),  # c.jr t1
+        ("6f038000", Flag(0), set(), {6}),  # jal t1
+        ("6f008000", Flag(0), set(), set()),  # j
+        ("21a0", Flag(0), set(), set()),  # c.j
+        ("ef008000", Flag.CALL, set(), {1}),  # jal ra
+        ("ef028000", Flag.CALL, set(), {5}),  # jal t0
+        ("e7000300", CALL, {6}, {1}),  # jalr ra, t1
+        ("e7020300", CALL, {6}, {5}),  # jalr t0, t1
+        ("e7800000", CALL, {1}, {1}),  # jalr ra, ra, of an unrelaxed call
+        ("e7800200", CALL, {5}, {1}),  # jalr ra, t0
+        ("0293", CALL, {6}, {1}),  # c.jalr t1
+        ("67804000", RETURN, {1}, set()),  # jr 4(ra)
+        ("67834000", RETURN, {1}, {6}),  # jalr t1, 4(ra)
+        ("67800200", RETURN, {5}, set()),  # jr t0, of routines that save registers
+        ("8282", RETURN, {5}, set()),  # c.jr t0
+        ("8280", RETURN, {1}, set()),  # c.jr ra
+    ],
+)
+def test_riscv_jumps_follow_the_hints_on_return_addresses(code, kind, data, written):
+    assert one(code, "riscv64")[:5] == (Operation.BRANCH, Flag.BRANCH | kind, [], [*data], written)
+
+
 DISTANCES = st.tuples(
     st.sampled_from(["e8", "e9", *(f"0f8{kind:x}" for kind in range(16))]), st.binary(min_size=4, max_size=4)
 )
