@@ -83,7 +83,7 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         flags |= Flag.STORE_CONDITIONAL
     if mnemonic in _BARRIERS:
         flags |= Flag.BARRIER
-    if mnemonic == "isb":
+    if mnemonic == "isb" or (mnemonic == "msr" and "nzcv" not in instruction.op_str):  # as of gem5's `Msr64`
         flags |= Flag.SERIALIZING
     if mnemonic == "svc":
         flags |= Flag.SYSCALL | Flag.SERIALIZING

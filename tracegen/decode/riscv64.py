@@ -1,8 +1,8 @@
 """RISC-V (RV64GC): operation class, registers and micro-operations of one instruction, from capstone's operands.
 
 Floating-point arithmetic accrues its exceptions in `fflags`: it writes them and, as accruing commutes, does not read
-them (unprivileged specification, §11.2). The rounding mode is with the other control registers, whose writes drain
-the pipeline anyway.
+them (unprivileged specification, §11.2). The rounding mode is with the other control registers. Reading or writing any
+drains the pipeline (gem5's CSR instructions, src/arch/riscv/isa/decoder.isa).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         return Decoded(Operation.NONE, Flag.STORE, address, distinct(registers[:1]), (), count)
 
     if word & 0x7F == 0x73 and word >> 12 & 3:
-        return Decoded(Operation.SYSTEM, Flag(0), (), *_control_registers(word))
+        return Decoded(Operation.SYSTEM, Flag.SERIALIZING, (), *_control_registers(word))
     operation = next((operation for pattern, operation in _RULES if pattern.match(name)), Operation.INT_ALU)
     flags = Flag.FLOAT if operation.name.startswith("FP") else Flag(0)
     if name.startswith("fence"):

@@ -309,6 +309,24 @@ def test_riscv_jumps_follow_the_hints_on_return_addresses(code, kind, data, writ
     assert one(code, "riscv64")[:5] == (Operation.BRANCH, Flag.BRANCH | kind, [], [*data], written)
 
 
+@pytest.mark.parametrize(
+    ("code", "isa", "serializes"),
+    [
+        ("73a51500", "riscv64", True),  # csrrs a0, fflags, a1
+        ("73101500", "riscv64", True),  # fsflags a0
+        ("73252000", "riscv64", True),  # frrm a0
+        ("732510c0", "riscv64", True),  # rdtime a0
+        ("73d01100", "riscv64", True),  # fsflagsi 3
+        ("00441bd5", "aarch64", True),  # msr fpcr, x0
+        ("00421bd5", "aarch64", False),  # msr nzcv, x0: renamed flags
+        ("00443bd5", "aarch64", False),  # mrs x0, fpcr
+    ],
+)
+def test_control_registers_drain_the_pipeline(code, isa, serializes):
+    found = one(code, isa)
+    assert (found[0], bool(found[1] & Flag.SERIALIZING)) == (Operation.SYSTEM, serializes)
+
+
 DISTANCES = st.tuples(
     st.sampled_from(["e8", "e9", *(f"0f8{kind:x}" for kind in range(16))]), st.binary(min_size=4, max_size=4)
 )
