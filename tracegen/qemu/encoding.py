@@ -1,4 +1,4 @@
-"""Encodings that QEMU reports in their own way: repeated strings, atomic updates."""
+"""Encodings that QEMU reports in their own way: repeated strings, atomic updates, SVE."""
 
 from __future__ import annotations
 
@@ -45,3 +45,15 @@ def atomic_read_modify_writes(code: NDArray[np.uint8], isa: str) -> NDArray[np.u
             atomic |= plain & (opcode == 0xF0)
             atomic |= plain & ((opcode == 0x86) | (opcode == 0x87)) & (code[:, prefixes + 1] < 0xC0)
     return atomic.astype(np.uint8)
+
+
+def scalable(code: NDArray[np.uint8], isa: str) -> NDArray[np.bool_]:
+    """AArch64: Return whether an instruction is one of SVE, of which QEMU tells no access for sure; code [I, 16]."""
+    word = np.ascontiguousarray(code[:, :4]).view("<u4")[:, 0]
+    return (word >> 25 & 15 == 2) & (isa == "aarch64")
+
+
+def untold(code: NDArray[np.uint8], isa: str) -> NDArray[np.bool_]:
+    """AArch64: Return whether QEMU may not tell what an instruction accesses: SVE, allocation tags; code [I, 16]."""
+    word = np.ascontiguousarray(code[:, :4]).view("<u4")[:, 0]
+    return scalable(code, isa) | ((word & 0xFF200000 == 0xD9200000) & (isa == "aarch64"))

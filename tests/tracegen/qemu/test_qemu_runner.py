@@ -84,6 +84,26 @@ def test_runs_whole_programs_of_other_isas(build, run, isa, flags):
     assert executed_in(file, "work") >= 4000
 
 
+def test_a_chosen_cpu_counts_every_instruction_of_sve(build, run, monkeypatch):
+    monkeypatch.setenv("QEMU_CPU", "max")
+    result, _ = run(build("sve_aarch64", *FREESTANDING, isa="aarch64"))
+    assert (result.instructions, result.exit_status) == (5007, 0)
+    (line,) = result.unrecorded
+    assert "SVE" in line
+
+
+def test_copies_of_the_c_library_load_and_store(build, run, tmp_path):
+    with (tmp_path / "places").open("wb") as places:
+        result, file = run(build("copies", "-static", isa="aarch64"), stdout=places)
+    chunk = whole(file)
+    for way, place in enumerate((tmp_path / "places").read_text().split()):
+        inside = (chunk.address - np.uint64(place) < 64000) & (chunk.is_store == way)
+        accesses = zip(chunk.address[inside] - np.uint64(place), chunk.size[inside], strict=True)
+        touched = {int(first) + byte for first, size in accesses for byte in range(size)}
+        assert touched == {32 * copy + byte for copy in range(2000) for byte in range(24)}
+    assert result.unrecorded == ()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [("-static",), (), ("-no-pie",)], ids=["static", "pie", "no-pie"])
 def test_agrees_with_qemu_singlestepping(build, run, tmp_path, flags):
