@@ -1,4 +1,4 @@
-"""Encodings that QEMU reports in their own way: repeated strings, atomic updates, SVE."""
+"""Encodings that QEMU reports in their own way: repeated strings, atomic updates, conditional stores, SVE."""
 
 from __future__ import annotations
 
@@ -45,6 +45,17 @@ def atomic_read_modify_writes(code: NDArray[np.uint8], isa: str) -> NDArray[np.u
             atomic |= plain & (opcode == 0xF0)
             atomic |= plain & ((opcode == 0x86) | (opcode == 0x87)) & (code[:, prefixes + 1] < 0xC0)
     return atomic.astype(np.uint8)
+
+
+def store_conditionals(code: NDArray[np.uint8], isa: str) -> NDArray[np.uint8]:
+    """Return whether an instruction stores if nothing else has: AArch64's STXR and STXP, RISC-V's SC; code [I, 16]."""
+    word = np.ascontiguousarray(code[:, :4]).view("<u4")[:, 0]
+    conditional = np.zeros(len(code), bool)
+    if isa == "aarch64":
+        conditional = ((word & 0x3FE00000) == 0x08000000) | ((word & 0xBFE00000) == 0x88200000)
+    elif isa == "riscv64":
+        conditional = ((word & 0x7F) == 0x2F) & (word >> 27 == 3)
+    return conditional.astype(np.uint8)
 
 
 def scalable(code: NDArray[np.uint8], isa: str) -> NDArray[np.bool_]:

@@ -243,6 +243,14 @@ def test_exec_ends_the_trace(build, run):
     assert executed_in(file, "work") >= 4000
 
 
+@pytest.mark.parametrize("isa", ["aarch64", "riscv64"])
+def test_a_conditional_store_stores_where_it_succeeds_and_loads_nothing(build, run, isa):
+    result, file = run(build(f"conditional_{isa}", *FREESTANDING, isa=isa))
+    chunk = whole(file)
+    assert result.exit_status == 0
+    assert list(zip(chunk.size.tolist(), chunk.is_store.tolist(), strict=True)) == [(8, 0), (8, 1)] * 100
+
+
 def test_death_by_sigkill_keeps_what_was_executed(build, run):
     result, file = run(build("behave"), "kill")
     assert result.signal == signal.SIGKILL and result.exit_status is None
@@ -303,7 +311,14 @@ def test_threads_get_files_of_their_own(build, run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("isa", "flags"), [("x86-64", ()), ("aarch64", ("-march=armv8.1-a",)), ("riscv64", ())], ids=["x86", "arm", "riscv"]
+    ("isa", "flags"),
+    [
+        ("x86-64", ()),
+        ("aarch64", ("-march=armv8.1-a",)),
+        ("aarch64", ("-march=armv8-a", "-mno-outline-atomics")),
+        ("riscv64", ()),
+    ],
+    ids=["x86", "arm", "arm-exclusive", "riscv"],
 )
 def test_atomic_update_loads_and_stores(build, run, isa, flags):
     _, file = run(build("behave", "-static", *flags, isa=isa), "atomics")
