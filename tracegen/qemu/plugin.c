@@ -470,10 +470,10 @@ static enum ending ending_of(const uint8_t *code, size_t length)
     if (isa == RISCV64) {
         return riscv_ending(word);
     }
-    if ((word & 0xFC000000) == 0x94000000 || (word & 0xFFFFFC1F) == 0xD63F0000) { /* bl, blr */
+    if ((word & 0xFC000000) == 0x94000000 || (word & 0xFEFFF000) == 0xD63F0000) { /* bl; blr, blraa, blrab, … */
         return CALL;
     }
-    return (word & 0xFFFFFC1F) == 0xD65F0000 ? RETURN : OTHER;
+    return (word & 0xFFFFF000) == 0xD65F0000 ? RETURN : OTHER; /* ret, retaa, retab */
 }
 
 /* ---- Threads ---- */
