@@ -231,6 +231,7 @@ def test_riscv_encoding(code, operation, flags, address, data, written):
         ("20740bd5", {0}, set()),  # dc zva, x0
         ("2028614e", {X0, X1}, {X0}),  # xtn2 keeps the lower half
         ("2028610e", {X1}, {X0}),  # xtn
+        ("2068a14e", {X0, X1}, {X0}),  # bfcvtn2
         ("2014004f", {X0}, {X0}),  # orr v0.4s, #1
         ("2014006f", {X0}, {X0}),  # bic v0.4s, #1
         ("200c221e", {X1, X2, ZF}, {X0}),  # fcsel s0, s1, s2, eq
@@ -276,6 +277,34 @@ def test_aarch64_registers(code, data, written):
 def test_riscv_registers(code, data, written):
     found = one(code, "riscv64")
     assert ({*found[2], *found[3]}, found[4]) == (data, written)
+
+
+@pytest.mark.parametrize(
+    ("code", "operation", "accumulates"),
+    [
+        ("209c824e", Operation.SIMD_MUL, True),  # usdot v0.4s, v1.16b, v2.16b
+        ("20f0224f", Operation.SIMD_MUL, True),  # sudot v0.4s, v1.16b, v2.4b[1]
+        ("20a4824e", Operation.SIMD_MUL, True),  # smmla
+        ("20a4826e", Operation.SIMD_MUL, True),  # ummla
+        ("20ac824e", Operation.SIMD_MUL, True),  # usmmla
+        ("2090620e", Operation.SIMD_MUL, True),  # sqdmlal v0.4s, v1.4h, v2.4h
+        ("2084826e", Operation.SIMD_MUL, True),  # sqrdmlah v0.4s, v1.4s, v2.4s
+        ("208c827e", Operation.SIMD_MUL, True),  # sqrdmlsh s0, s1, s2
+        ("209c226e", Operation.SIMD_MUL, False),  # pmul v0.16b, v1.16b, v2.16b
+        ("20fc426e", Operation.SIMD_FP_FMA, True),  # bfdot v0.4s, v1.8h, v2.8h
+        ("20ec426e", Operation.SIMD_FP_FMA, True),  # bfmmla
+        ("20fcc22e", Operation.SIMD_FP_FMA, True),  # bfmlalb
+        ("20f0d24f", Operation.SIMD_FP_FMA, True),  # bfmlalt v0.4s, v1.8h, v2.h[1]
+        ("20ec224e", Operation.SIMD_FP_FMA, True),  # fmlal v0.4s, v1.4h, v2.4h
+        ("20cc226e", Operation.SIMD_FP_FMA, True),  # fmlal2
+        ("2040924f", Operation.SIMD_FP_FMA, True),  # fmlsl v0.4s, v1.4h, v2.h[1]
+        ("20cca26e", Operation.SIMD_FP_FMA, True),  # fmlsl2
+        ("20cc826e", Operation.SIMD_FP_FMA, True),  # fcmla v0.4s, v1.4s, v2.4s, #90
+    ],
+)
+def test_aarch64_sums_of_products(code, operation, accumulates):
+    found = one(code, "aarch64")
+    assert (found[0], {*found[3]}, found[4]) == (operation, {X1, X2, *([X0] if accumulates else [])}, {X0})
 
 
 JUMP, CALL, RETURN = Flag.INDIRECT, Flag.INDIRECT | Flag.CALL, Flag.INDIRECT | Flag.RETURN
