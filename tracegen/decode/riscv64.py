@@ -25,6 +25,39 @@ _REGISTER: dict[str, int | None] = {name: number for number, name in enumerate(_
 _REGISTER["zero"] = None
 _REGISTER.update({name: VECTOR_REGISTERS + number for number, name in enumerate(_FLOATING)})
 
+# The B extension and Zbc, which capstone 5 does not know, by opcode, the highest bits (7 where there are two registers,
+# 6 with a number, 12 with one register) and funct3.
+_OP, _OP_32, _OP_IMM, _OP_IMM_32 = 0x33, 0x3B, 0x13, 0x1B
+_OF_TWO = {
+    _OP: {
+        0x05: {1: "clmul", 2: "clmulr", 3: "clmulh", 4: "min", 5: "minu", 6: "max", 7: "maxu"},
+        0x10: {2: "sh1add", 4: "sh2add", 6: "sh3add"},
+        0x14: {1: "bset"},
+        0x20: {4: "xnor", 6: "orn", 7: "andn"},
+        0x24: {1: "bclr", 5: "bext"},
+        0x30: {1: "rol", 5: "ror"},
+        0x34: {1: "binv"},
+    },
+    _OP_32: {0x04: {0: "add.uw"}, 0x10: {2: "sh1add.uw", 4: "sh2add.uw", 6: "sh3add.uw"}, 0x30: {1: "rolw", 5: "rorw"}},
+}
+_OF_NUMBER = {
+    _OP_IMM: {0x0A: {1: "bseti"}, 0x12: {1: "bclri", 5: "bexti"}, 0x18: {5: "rori"}, 0x1A: {1: "binvi"}},
+    _OP_IMM_32: {0x02: {1: "slli.uw"}, 0x18: {5: "roriw"}},
+}
+_OF_ONE = {
+    _OP_32: {0x080: {4: "zext.h"}},
+    _OP_IMM: {
+        0x287: {5: "orc.b"},
+        0x600: {1: "clz"},
+        0x601: {1: "ctz"},
+        0x602: {1: "cpop"},
+        0x604: {1: "sext.b"},
+        0x605: {1: "sext.h"},
+        0x6B8: {5: "rev8"},
+    },
+    _OP_IMM_32: {0x600: {1: "clzw"}, 0x601: {1: "ctzw"}, 0x602: {1: "cpopw"}},
+}
+
 _LOADS = re.compile(r"f?l[bhwdq]u?(?:sp)?")
 _STORES = re.compile(r"f?s[bhwdq](?:sp)?")
 _FLOAT_MOVES = re.compile(r"fmv\.[sdh]\Z|fsgnj|fneg|fabs|fclass")  # gem5's FloatMisc (src/arch/riscv/isa/decoder.isa)
@@ -105,6 +138,25 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     accrues = [FLAGS_REGISTER] if Flag.FLOAT in flags and not _EXACT.match(name) else []
     moves = bool(_FLOAT_MOVES.match(name))
     return Decoded(operation, flags, (), distinct(data), distinct([*registers[:1], *accrues]), float_move=moves)
+
+
+def decode_beyond(code: bytes) -> tuple[str, Decoded] | None:
+    """Text and meaning of an instruction that capstone does not know; None where it is unknown here, too."""
+    word = int.from_bytes(code[:4], "little")
+    opcode, kind, one, two = word & 0x7F, word >> 12 & 7, word >> 15 & 31, word >> 20 & 31
+    others: tuple[int, ...] = (one,)
+    operands = ""
+    if (name := _OF_TWO.get(opcode, {}).get(word >> 25, {}).get(kind)) is not None:
+        others, operands = (one, two), f", {_INTEGER[two]}"
+    elif (name := _OF_NUMBER.get(opcode, {}).get(word >> 26, {}).get(kind)) is not None:
+        operands = f", {word >> 20 & 63}"
+    elif (name := _OF_ONE.get(opcode, {}).get(word >> 20, {}).get(kind)) is None:
+        return None
+    destination = word >> 7 & 31
+    operation = Operation.INT_MUL if name.startswith("clmul") else Operation.INT_ALU
+    data, results = (distinct(number or None for number in numbers) for numbers in (others, (destination,)))
+    text = f"{name} {_INTEGER[destination]}, {_INTEGER[one]}{operands}"
+    return text, Decoded(operation, Flag(0), (), data, results)
 
 
 def _control_registers(word: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

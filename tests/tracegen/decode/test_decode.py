@@ -1,5 +1,6 @@
 """Decoding: known encodings, and agreement with the accesses that gem5 recorded for real programs."""
 
+import re
 from pathlib import Path
 
 import capstone
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.errors import InputError
-from tracegen.decode import decode
+from tracegen.decode import decode, disassemble
 from tracegen.decode.x86_64 import decode_instruction
 from tracegen.formats.trace import Trace
 from uarch.instructions import (
@@ -354,6 +355,72 @@ def test_riscv_jumps_follow_the_hints_on_return_addresses(code, kind, data, writ
 def test_control_registers_drain_the_pipeline(code, isa, serializes):
     found = one(code, isa)
     assert (found[0], bool(found[1] & Flag.SERIALIZING)) == (Operation.SYSTEM, serializes)
+
+
+# As the GNU assembler encodes them.
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("33a5c520", "sh1add a0, a1, a2"),
+        ("33c5c520", "sh2add a0, a1, a2"),
+        ("33e5c520", "sh3add a0, a1, a2"),
+        ("33f5c540", "andn a0, a1, a2"),
+        ("33e5c540", "orn a0, a1, a2"),
+        ("33c5c540", "xnor a0, a1, a2"),
+        ("33e5c50a", "max a0, a1, a2"),
+        ("33f5c50a", "maxu a0, a1, a2"),
+        ("33c5c50a", "min a0, a1, a2"),
+        ("33d5c50a", "minu a0, a1, a2"),
+        ("3395c560", "rol a0, a1, a2"),
+        ("33d5c560", "ror a0, a1, a2"),
+        ("3395c50a", "clmul a0, a1, a2"),
+        ("33b5c50a", "clmulh a0, a1, a2"),
+        ("33a5c50a", "clmulr a0, a1, a2"),
+        ("3395c548", "bclr a0, a1, a2"),
+        ("33d5c548", "bext a0, a1, a2"),
+        ("3395c568", "binv a0, a1, a2"),
+        ("3395c528", "bset a0, a1, a2"),
+        ("3b85c508", "add.uw a0, a1, a2"),
+        ("3ba5c520", "sh1add.uw a0, a1, a2"),
+        ("3bc5c520", "sh2add.uw a0, a1, a2"),
+        ("3be5c520", "sh3add.uw a0, a1, a2"),
+        ("3b95c560", "rolw a0, a1, a2"),
+        ("3bd5c560", "rorw a0, a1, a2"),
+        ("3bc50508", "zext.h a0, a1"),
+        ("1395354a", "bclri a0, a1, 35"),
+        ("13d5354a", "bexti a0, a1, 35"),
+        ("1395356a", "binvi a0, a1, 35"),
+        ("1395352a", "bseti a0, a1, 35"),
+        ("13d53562", "rori a0, a1, 35"),
+        ("1bd5f560", "roriw a0, a1, 15"),
+        ("1b95350a", "slli.uw a0, a1, 35"),
+        ("13950560", "clz a0, a1"),
+        ("13951560", "ctz a0, a1"),
+        ("13952560", "cpop a0, a1"),
+        ("1b950560", "clzw a0, a1"),
+        ("1b951560", "ctzw a0, a1"),
+        ("1b952560", "cpopw a0, a1"),
+        ("13954560", "sext.b a0, a1"),
+        ("13955560", "sext.h a0, a1"),
+        ("13d57528", "orc.b a0, a1"),
+        ("13d5856b", "rev8 a0, a1"),
+        ("3b850508", "add.uw a0, a1, zero"),
+        ("33a00520", "sh1add zero, a1, zero"),
+    ],
+)
+def test_riscv_bit_manipulation(code, text):
+    name, destination, *sources = re.findall(r"[\w.]+", text)
+    number = {"zero": None, "a0": 10, "a1": 11, "a2": 12}
+    operation = Operation.INT_MUL if name.startswith("clmul") else Operation.INT_ALU
+    read = [number[one] for one in sources if number.get(one)]
+    written = {number[destination]} - {None}
+    assert one(code, "riscv64") == (operation, Flag(0), [], read, written, 1)
+    row = np.frombuffer(bytes.fromhex(code).ljust(16, b"\0"), np.uint8)[None]
+    assert disassemble(np.zeros(1, np.uint64), row, "riscv64") == [text]
+
+
+def test_riscv_vectors_stay_unknown():
+    assert one("57000202", "riscv64")[:2] == (Operation.NONE, Flag(0))  # vadd.vv v0, v0, v4
 
 
 DISTANCES = st.tuples(
