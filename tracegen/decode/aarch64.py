@@ -79,6 +79,8 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     atomic = bool(_ATOMIC.match(mnemonic))
     load = (bool(_LOADS.match(mnemonic)) or atomic) and bool(memory or "lit" in mnemonic or _is_literal(operands))
     store = (bool(_STORES.match(mnemonic)) or atomic) and bool(memory)
+    zeroes = mnemonic == "dc" and instruction.op_str.startswith(("zva", "gzva"))
+    store |= zeroes
     flags = branch
     flags |= (Flag.LOAD if load else Flag(0)) | (Flag.STORE if store else Flag(0))
     if atomic or _EXCLUSIVE_LOAD.match(mnemonic):
@@ -94,6 +96,8 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
 
     address = distinct(_number(instruction.reg_name(r)) for o in memory for r in (o.mem.base, o.mem.index) if r)
     plain = [number for number, _ in registers]
+    if zeroes:
+        address, plain = distinct(plain), []
     data: list[int | None]
     results: list[int | None]
     if branch:

@@ -65,6 +65,10 @@ def scalable(code: NDArray[np.uint8], isa: str) -> NDArray[np.bool_]:
 
 
 def untold(code: NDArray[np.uint8], isa: str) -> NDArray[np.bool_]:
-    """AArch64: Return whether QEMU may not tell what an instruction accesses: SVE, allocation tags; code [I, 16]."""
+    """AArch64: Return whether QEMU may not tell what an instruction accesses; code [I, 16].
+
+    SVE, allocation tags, and `dc zva` and `dc gzva`, which only the plugin may tell.
+    """
     word = np.ascontiguousarray(code[:, :4]).view("<u4")[:, 0]
-    return scalable(code, isa) | ((word & 0xFF200000 == 0xD9200000) & (isa == "aarch64"))
+    others = ((word & 0xFF200000) == 0xD9200000) | np.isin(word & 0xFFFFFFE0, (0xD50B7420, 0xD50B7480))
+    return scalable(code, isa) | (others & (isa == "aarch64"))

@@ -26,7 +26,7 @@ from tracegen.qemu.execution import Execution
 from tracegen.qemu.interruption import Interruptions
 from tracegen.qemu.mappings import read_mappings
 from tracegen.qemu.plugin import find_qemu, plugin_for, plugin_option
-from tracegen.qemu.program import cpu_arguments, find_program, sysroot_arguments
+from tracegen.qemu.program import cpu_arguments, find_program, sysroot_arguments, zeroed_bytes
 from tracegen.qemu.region import Sites
 from tracegen.qemu.ring import Ring
 
@@ -95,6 +95,7 @@ class Run:
                 max=given.max_instructions or 0,
                 threads="on" if given.threads else "off",
                 reader=os.getpid(),
+                zeroed=zeroed_bytes(self.isa, environment),
                 **(region.plugin_options() if region else {}),
             )
             cpu = cpu_arguments(self.isa, environment)

@@ -193,6 +193,9 @@ def test_registers_fit_their_rows(code):
         ("208c40f8", Operation.NONE, Flag.LOAD, [1], [], {0, 1}),  # ldr x0, [x1], #8: writes the base back
         ("200000f9", Operation.NONE, Flag.STORE, [1], [0], set()),  # str x0, [x1]
         ("1f0001eb", Operation.INT_ALU, Flag(0), [], [0, 1], {FLAGS_REGISTER}),  # cmp x0, x1
+        ("23740bd5", Operation.NONE, Flag.STORE, [3], [], set()),  # dc zva, x3
+        ("83740bd5", Operation.NONE, Flag.STORE, [3], [], set()),  # dc gzva, x3
+        ("237b0bd5", Operation.SYSTEM, Flag(0), [], [3], set()),  # dc cvau, x3
         ("c0035fd6", Operation.BRANCH, Flag.BRANCH | Flag.RETURN | Flag.INDIRECT, [], [30], set()),  # ret
         ("200cc29a", Operation.INT_DIV, Flag(0), [], [1, 2], {0}),  # sdiv x0, x1, x2
         ("2028621e", Operation.FP_ADD, Flag.FLOAT, [], [33, 34], {32}),  # fadd d0, d1, d2

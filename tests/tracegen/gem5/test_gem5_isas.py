@@ -101,7 +101,7 @@ def test_instructions_accesses_and_latencies_are_those_of_a_plain_reading(isa, c
 @pytest.mark.parametrize("core", gem5_runs.CORES)
 def test_the_trace_is_that_of_qemu(isa, core, tmp_path, monkeypatch):
     """Same instructions, and each accesses the same bytes at the same place, in fewer parts; the stack and what mmap
-    gave lie elsewhere. QEMU does not tell of what SVE and `dc zva` access.
+    gave lie elsewhere. QEMU does not tell of what SVE accesses, nor the plugin, so early, of `dc zva`.
     """
     if shutil.which(f"qemu-{isa}") is None:
         pytest.skip("qemu-user is not installed")
