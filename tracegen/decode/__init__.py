@@ -1,8 +1,9 @@
 """Machine code → what each static instruction does, in terms that mean the same on every instruction set.
 
-An instruction set is one file with one function, ``decode_instruction(CsInsn) -> Decoded``, and a line in `_ISAS`. A
-source whose traces have no machine code brings a function of its own instead, ``decode_record(bytes) -> (length,
-Decoded)``, and a line in `_RECORDS`: its `static/code` holds what it knows of an instruction, described in that file.
+An instruction set is one file with one function, ``decode_instruction(CsInsn) -> Decoded``, and a line in `_ISAS`;
+another one may know what capstone does not. A source whose traces have no machine code brings a function of its own
+instead, ``decode_record(bytes) -> (length, Decoded)``, and a line in `_RECORDS`: its `static/code` holds what it knows
+of an instruction, described in that file.
 """
 
 from __future__ import annotations
@@ -36,13 +37,17 @@ class _Isa:
     mode: int
     decode: Callable[[capstone.CsInsn], Decoded]
     in_context: Callable[[capstone.CsInsn, Decoded, Iterator[Decoded]], Decoded] | None = None
+    beyond: Callable[[bytes], tuple[str, Decoded] | None] = lambda _: None  # of what the disassembler does not know
 
 
 _ISAS = {
     "x86-64": _Isa(capstone.CS_ARCH_X86, capstone.CS_MODE_64, x86_64.decode_instruction, x86_64.in_context),
     "aarch64": _Isa(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM, aarch64.decode_instruction),
     "riscv64": _Isa(
-        capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC, riscv64.decode_instruction
+        capstone.CS_ARCH_RISCV,
+        capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC,
+        riscv64.decode_instruction,
+        beyond=riscv64.decode_beyond,
     ),
 }
 _RECORDS: dict[str, Callable[[bytes], tuple[int, Decoded]]] = {"champsim": champsim.decode_record}
@@ -73,7 +78,8 @@ def _decode_one(raw: bytes, isa: str, engine: capstone.Cs | None) -> tuple[int, 
         return _RECORDS[isa](raw)
     instruction = next(engine.disasm(raw, 0, 1), None)
     if instruction is None:
-        return 0, _UNKNOWN
+        beyond = _ISAS[isa].beyond(raw)
+        return 0, beyond[1] if beyond else _UNKNOWN
     return instruction.size, _ISAS[isa].decode(instruction)
 
 
@@ -192,5 +198,6 @@ def disassemble(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) 
     text = []
     for at, raw in zip(address.tolist(), code, strict=True):
         line = next(engine.disasm_lite(raw.tobytes(), at, 1), None)
-        text.append(f"{line[2]} {line[3]}".rstrip() if line else "(unknown)")
+        beyond = _ISAS[isa].beyond(raw.tobytes()) if line is None else None
+        text.append(f"{line[2]} {line[3]}".rstrip() if line else beyond[0] if beyond else "(unknown)")
     return text

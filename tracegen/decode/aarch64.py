@@ -30,9 +30,9 @@ _READ_FLAGS = re.compile(
 _SETS_FLAGS = re.compile(r"(?:add|sub|and|bic|adc|sbc|neg|ngc)s|cmp|cmn|tst|ccmp|ccmn|fcmpe?|fccmpe?")
 # Accumulating, inserting and bitwise-select forms; narrowing into the upper half (`xtn2`) keeps the lower one.
 _READS_DESTINATION = re.compile(
-    r"movk|bfi|bfc|bfm|bfxil|ins|[su]q?r?d?ml[as]l?2?h?|[su]?ml[as]l?2?|sqrdml[as]h|sqdml[as]l2?|fml[as]|fcmla|bsl|bit|bif"
-    r"|[us]dot|tbx|sha1[cpm]|sha\d+su\d|sha(?:256|512)h2?|aes[ed]|sli|sri|[su]abal?2?|[su]adalp|[su]r?sra|suqadd|usqadd"
-    r"|(?:xtn|[su]qxtn|sqxtun|fcvtn|fcvtxn|q?r?shrn|[su]q?r?shrn|sqr?shrun|r?addhn|r?subhn)2"
+    r"movk|bfi|bfc|bfm|bfxil|ins|[su]q?r?d?ml[as]l?2?h?|[su]?ml[as]l?2?|sqrdml[as]h|sqdml[as]l2?|fml[as](?:l2?)?|fcmla|bsl|bit"
+    r"|bif|[us]{1,2}dot|bfdot|us?mmla|smmla|bfmmla|bfmlal[bt]|tbx|sha1[cpm]|sha\d+su\d|sha(?:256|512)h2?|aes[ed]|sli|sri|[su]abal?2?|[su]adalp|[su]r?sra|suqadd|usqadd"
+    r"|(?:xtn|[su]qxtn|sqxtun|b?fcvtn|fcvtxn|q?r?shrn|[su]q?r?shrn|sqr?shrun|r?addhn|r?subhn)2"
 )
 _FLAG_MANIPULATION = frozenset(("cfinv", "rmif", "setf8", "setf16", "axflag", "xaflag"))
 _BARRIERS = frozenset(("dmb", "dsb", "isb"))
@@ -54,12 +54,16 @@ _RULES: list[tuple[re.Pattern[str], Operation, Operation]] = [
         (r"mul|madd|msub|mneg|[su]mull|[su]maddl|[su]msubl|[su]mulh|[su]mnegl", Operation.INT_MUL, Operation.SIMD_MUL),
         (r"[su]div", Operation.INT_DIV, Operation.INT_DIV),
         (r"aes\w+|sha\d\w+|pmull2?|crc32\w+", Operation.CRYPTO, Operation.CRYPTO),
-        (r"fn?madd|fn?msub|fml[as]", Operation.FP_FMA, Operation.SIMD_FP_FMA),
+        (r"fn?madd|fn?msub|fml[as](?:l2?)?|fcmla|bfdot|bfmmla|bfmlal[bt]", Operation.FP_FMA, Operation.SIMD_FP_FMA),
         (r"fn?mulx?", Operation.FP_MUL, Operation.SIMD_FP_MUL),
         (r"fdiv|frecpe", Operation.FP_DIV, Operation.SIMD_FP_DIV),
         (r"fsqrt|frsqrte", Operation.FP_SQRT, Operation.SIMD_FP_SQRT),
-        (r"f\w+|[su]cvtf", Operation.FP_ADD, Operation.SIMD_FP_ADD),
-        (r"[su]?q?r?d?mull?\w*|[su]?ml[as]l?2?|[su]dot", Operation.INT_MUL, Operation.SIMD_MUL),
+        (r"f\w+|bfcvt(?:n2?)?|[su]cvtf", Operation.FP_ADD, Operation.SIMD_FP_ADD),
+        (
+            r"p?mul|[su]?q?r?d?mull?\w*|[su]?q?r?d?ml[as]l?2?h?|[us]{1,2}dot|us?mmla|smmla",
+            Operation.INT_MUL,
+            Operation.SIMD_MUL,
+        ),
     ]
 ]
 
@@ -75,6 +79,8 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     atomic = bool(_ATOMIC.match(mnemonic))
     load = (bool(_LOADS.match(mnemonic)) or atomic) and bool(memory or "lit" in mnemonic or _is_literal(operands))
     store = (bool(_STORES.match(mnemonic)) or atomic) and bool(memory)
+    zeroes = mnemonic == "dc" and instruction.op_str.startswith(("zva", "gzva"))
+    store |= zeroes
     flags = branch
     flags |= (Flag.LOAD if load else Flag(0)) | (Flag.STORE if store else Flag(0))
     if atomic or _EXCLUSIVE_LOAD.match(mnemonic):
@@ -83,13 +89,15 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         flags |= Flag.STORE_CONDITIONAL
     if mnemonic in _BARRIERS:
         flags |= Flag.BARRIER
-    if mnemonic == "isb":
+    if mnemonic == "isb" or (mnemonic == "msr" and "nzcv" not in instruction.op_str):  # as of gem5's `Msr64`
         flags |= Flag.SERIALIZING
     if mnemonic == "svc":
         flags |= Flag.SYSCALL | Flag.SERIALIZING
 
     address = distinct(_number(instruction.reg_name(r)) for o in memory for r in (o.mem.base, o.mem.index) if r)
     plain = [number for number, _ in registers]
+    if zeroes:
+        address, plain = distinct(plain), []
     data: list[int | None]
     results: list[int | None]
     if branch:

@@ -6,6 +6,7 @@ import signal
 
 _ILLEGAL = (
     "; QEMU may lack instructions that the program uses: build it without -march=native, on x86-64 with -mavx2 at most"
+    ", on AArch64 without SVE"
 )
 
 

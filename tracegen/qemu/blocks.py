@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.errors import InputError
-from tracegen.qemu.encoding import atomic_read_modify_writes, repeated_strings
+from tracegen.qemu.encoding import atomic_read_modify_writes, repeated_strings, store_conditionals
 
 BLOCK_BYTES = 4 << 20  # of a part of the file, as in plugin.c
 MAX_BLOCK = 512  # instructions; QEMU's limit
@@ -28,6 +28,7 @@ class BlockColumns(NamedTuple):
     last_access: NDArray[np.int64]  # [B] last instruction that surely accesses memory, -1: none, UNKNOWN
     address: NDArray[np.uint64]  # [I]
     is_atomic: NDArray[np.uint8]  # [I] atomic read-modify-write, of which QEMU may report the store alone
+    is_conditional: NDArray[np.uint8]  # [I] store-conditional, of which QEMU may report a load, too
     accesses: NDArray[np.uint8]  # [I] surely accesses memory (where last_access is known)
 
 
@@ -41,7 +42,7 @@ class BlockTable:
         self.code: NDArray[np.uint8] = np.zeros((0, 16), np.uint8)  # [I, 16] the instructions' bytes
         none64, none8 = np.empty(0, np.uint64), np.empty(0, np.uint8)
         self.kernel = BlockColumns(
-            np.zeros(1, np.int64), none64, none64, none8, np.empty(0, np.int64), none64, none8, none8
+            np.zeros(1, np.int64), none64, none64, none8, np.empty(0, np.int64), none64, none8, none8, none8
         )
 
     def __len__(self) -> int:
@@ -104,6 +105,7 @@ class BlockTable:
             np.append(old.last_access, np.full(len(counts), UNKNOWN, np.int64)),
             np.append(old.address, address),
             np.append(old.is_atomic, atomic_read_modify_writes(code, self.isa)),
+            np.append(old.is_conditional, store_conditionals(code, self.isa)),
             np.append(old.accesses, np.zeros(len(address), np.uint8)),
         )
         self.code = np.concatenate([self.code, code])

@@ -1,4 +1,4 @@
-"""Encodings that QEMU reports in their own way: repeated strings, atomic updates."""
+"""Encodings that QEMU reports in their own way: repeated strings, atomic updates, conditional stores, SVE."""
 
 from __future__ import annotations
 
@@ -45,3 +45,30 @@ def atomic_read_modify_writes(code: NDArray[np.uint8], isa: str) -> NDArray[np.u
             atomic |= plain & (opcode == 0xF0)
             atomic |= plain & ((opcode == 0x86) | (opcode == 0x87)) & (code[:, prefixes + 1] < 0xC0)
     return atomic.astype(np.uint8)
+
+
+def store_conditionals(code: NDArray[np.uint8], isa: str) -> NDArray[np.uint8]:
+    """Return whether an instruction stores if nothing else has: AArch64's STXR and STXP, RISC-V's SC; code [I, 16]."""
+    word = np.ascontiguousarray(code[:, :4]).view("<u4")[:, 0]
+    conditional = np.zeros(len(code), bool)
+    if isa == "aarch64":
+        conditional = ((word & 0x3FE00000) == 0x08000000) | ((word & 0xBFE00000) == 0x88200000)
+    elif isa == "riscv64":
+        conditional = ((word & 0x7F) == 0x2F) & (word >> 27 == 3)
+    return conditional.astype(np.uint8)
+
+
+def scalable(code: NDArray[np.uint8], isa: str) -> NDArray[np.bool_]:
+    """AArch64: Return whether an instruction is one of SVE, of which QEMU tells no access for sure; code [I, 16]."""
+    word = np.ascontiguousarray(code[:, :4]).view("<u4")[:, 0]
+    return (word >> 25 & 15 == 2) & (isa == "aarch64")
+
+
+def untold(code: NDArray[np.uint8], isa: str) -> NDArray[np.bool_]:
+    """AArch64: Return whether QEMU may not tell what an instruction accesses; code [I, 16].
+
+    SVE, allocation tags, and `dc zva` and `dc gzva`, which only the plugin may tell.
+    """
+    word = np.ascontiguousarray(code[:, :4]).view("<u4")[:, 0]
+    others = ((word & 0xFF200000) == 0xD9200000) | np.isin(word & 0xFFFFFFE0, (0xD50B7420, 0xD50B7480))
+    return scalable(code, isa) | (others & (isa == "aarch64"))

@@ -17,6 +17,7 @@ from support.errors import InputError
 from support.jit import cached
 from tracegen.decode import decode
 from tracegen.qemu.blocks import UNKNOWN, BlockColumns, BlockTable
+from tracegen.qemu.encoding import untold
 from uarch.instructions import Flag
 
 WHOLE = -1
@@ -87,5 +88,6 @@ class Interruptions:
         flags = decode(kernel.address[rows], self._blocks.code[rows], self._blocks.isa).flags
         conditional = Flag.STRING | Flag.STORE_CONDITIONAL
         sure = ((flags & (Flag.LOAD | Flag.STORE)) != 0) & ((flags & conditional) == 0)
+        sure &= ~untold(self._blocks.code[rows], self._blocks.isa)
         kernel.accesses[rows] = sure
         kernel.last_access[block] = np.flatnonzero(sure)[-1] if sure.any() else -1

@@ -1,4 +1,4 @@
-/* Which address an instruction forms, which general registers it may write, and where it divides or prefetches: as much
+/* Which address an instruction forms, which general registers it may write, and where it divides, prefetches or zeroes a block: as much
  * of x86-64's and AArch64's encodings as the plugin needs to take a register's value where it is exact. What is not
  * known here may write every register and accesses nothing for sure.
  */
@@ -24,6 +24,8 @@ struct encoding {
     bool accesses;   /* memory, for sure. What may do so or not may write every register, too. */
     bool tells;      /* it makes one access, at `operand`, and writes none of its registers before */
     bool prefetches; /* data, from `operand` */
+    bool zeroes;     /* the block around `operand` */
+    int64_t adds;    /* to the one register that it writes, and does nothing else; 0: something else */
     uint8_t divides; /* bytes of the quotient; 0: it does not */
     bool is_signed;  /* the quotient */
 };
@@ -338,6 +340,13 @@ static inline struct encoding arm_encoding(const uint8_t *code, size_t size, uin
         at.displacement = (int64_t)(address + (uint64_t)(arm_signed(word, 5, 19) * 4));
     } else {
         data = false;
+        if ((word & 0xFFFFFFE0) == 0xD50B7420 || (word & 0xFFFFFFE0) == 0xD50B7480) { /* dc zva, dc gzva */
+            e.zeroes = at.known = rd != 31;
+            at.base = rd;
+            e.operand = at;
+            e.writes = 0;
+            return e;
+        }
         if ((word & 0xBE000000) == 0x0C000000) { /* ld1 … st4 */
             e.writes = word >> 23 & 1 ? 1u << rn : 0;
             e.accesses = true;
@@ -355,6 +364,10 @@ static inline struct encoding arm_encoding(const uint8_t *code, size_t size, uin
             e.writes = 0; /* a conditional branch */
         } else if ((word & 0x1C000000) == 0x10000000 || (word & 0x0A000000) == 0x0A000000) {
             e.writes = 1u << rd; /* data processing, of general and vector registers */
+            if ((word & 0xBF800000) == 0x91000000 && rd == rn) { /* add, sub of a number */
+                e.adds = (int64_t)(word >> 10 & 0xFFF) << (word >> 22 & 1 ? 12 : 0);
+                e.adds = word >> 30 & 1 ? -e.adds : e.adds;
+            }
         } else if (word == 0xD503201F) { /* nop */
             e.writes = 0;
         }

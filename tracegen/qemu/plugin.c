@@ -24,7 +24,8 @@
  *   sites       struct sites: where regions begin and end. The reader looks there up in files that the program has mapped
  *
  * Arguments: dir=FOLDER, isa=NAME, skip=N, max=N (0: no limit), threads=on, reader=PID, region=between|function,
- * from-start=on (the first region begins with the program), times=N (passages of the region, 0: no limit).
+ * from-start=on (the first region begins with the program), times=N (passages of the region, 0: no limit), zeroed=N
+ * (bytes that AArch64's dc zva stores, which QEMU does not tell).
  *
  * The QEMU plugin interface is declared below, as distributions do not package its header. PLUGIN_API is the version
  * to announce; nothing that is used here has changed between versions 1 and 6.
@@ -153,6 +154,7 @@ static void append_text(const char *name, const char *text, size_t length)
 #define ADDRESS_BITS 50
 #define NUMBER (((uint64_t)1 << ADDRESS_BITS) - 1) /* in what an access is told with: its block's number */
 #define PREFETCH ((uint64_t)7 << 51)
+#define STORE_OF_64 ((uint64_t)6 << 51 | (uint64_t)1 << ADDRESS_BITS)
 
 /* The first page of thread.K; the slots follow it. */
 struct ring {
@@ -220,7 +222,7 @@ static enum { WHOLE, BETWEEN, FUNCTION } region;
 static struct sites *sites;
 static struct unrecorded *unrecorded;
 static bool from_start; /* the region begins where the program does */
-static uint64_t skip, max, times, guest_base;
+static uint64_t skip, max, times, zeroed, guest_base;
 static pid_t reader;
 static unsigned streams;
 
@@ -470,10 +472,10 @@ static enum ending ending_of(const uint8_t *code, size_t length)
     if (isa == RISCV64) {
         return riscv_ending(word);
     }
-    if ((word & 0xFC000000) == 0x94000000 || (word & 0xFFFFFC1F) == 0xD63F0000) { /* bl, blr */
+    if ((word & 0xFC000000) == 0x94000000 || (word & 0xFEFFF000) == 0xD63F0000) { /* bl; blr, blraa, blrab, … */
         return CALL;
     }
-    return (word & 0xFFFFFC1F) == 0xD65F0000 ? RETURN : OTHER;
+    return (word & 0xFFFFF000) == 0xD65F0000 ? RETURN : OTHER; /* ret, retaa, retab */
 }
 
 /* ---- Threads ---- */
@@ -556,7 +558,7 @@ static __attribute__((noinline)) void watch(struct thread *t, const struct block
  * QEMU 7.2's interface does not tell them. But the code that it generates keeps the address of the guest's processor in
  * a host register, and calls back from there; general registers come first in it. As nobody promises that, a thread
  * believes it only when AGREEING plain accesses in a row were where these registers say. One that is elsewhere before,
- * and nothing is believed in the whole run: quotients and prefetched addresses stay unknown.
+ * and nothing is believed in the whole run: quotients, prefetched and zeroed addresses stay unknown.
  *
  * QEMU writes a register back to where we see it only where that may be needed: at the end of a block, at an access
  * before it, and around a division, which is a function of QEMU's own. An operand is taken where it is exact.
@@ -569,9 +571,9 @@ static __attribute__((noinline)) void watch(struct thread *t, const struct block
 
 struct operation {
     uint64_t word;
-    struct operand operand; /* of a prefetch */
-    uint8_t divides;        /* bytes of the quotient; 0: a prefetch */
-    bool is_signed;
+    struct operand operand; /* of a prefetch, or of what is zeroed */
+    uint8_t divides;        /* bytes of the quotient; 0: it does not */
+    bool is_signed, zeroes;
 };
 
 struct special_access {
@@ -600,6 +602,11 @@ static void tell(struct thread *t, const struct operation *o)
     }
     if (o->divides) {
         put(t, o->word | divide_steps(t->registers[RAX], o->divides, o->is_signed));
+    } else if (o->zeroes) {
+        uint64_t at = address_of(&o->operand, t->registers) & ~(zeroed - 1);
+        for (uint64_t done = 0; done < zeroed; done += 64) {
+            put_access(t, o->word, at + done);
+        }
     } else {
         put_access(t, o->word, address_of(&o->operand, t->registers));
     }
@@ -867,34 +874,40 @@ static struct encoding encoding_of(struct qemu_plugin_insn *insn, const uint8_t 
     return isa == X86_64 ? x86_encoding(code, size, address) : arm_encoding(code, size, address);
 }
 
-/* Have a prefetch's operand taken where all writes of its registers before instruction i, and none behind, are seen: at
- * once, at the next access, or at the block's end; nowhere where they change between. */
-static void follow_prefetch(struct qemu_plugin_tb *tb, const struct encoding *e, size_t n, size_t i,
+/* Have the operand of a prefetch, or of what is zeroed, taken where all writes of its registers before instruction i, and
+ * none behind, are seen: at once, at the next access, or at the block's end; nowhere where they change between, unless a
+ * known number was added. */
+static void follow_operand(struct qemu_plugin_tb *tb, const struct encoding *e, size_t n, size_t i,
                             struct special_access **special)
 {
-    uint32_t registers = registers_of(&e[i].operand), unseen = 0;
+    struct operand operand = e[i].operand;
+    uint32_t registers = registers_of(&operand), unseen = 0;
     for (size_t k = 0; k < i; k++) {
         unseen = (e[k].accesses ? 0 : unseen) | (e[k].writes & registers);
     }
     size_t end = i + 1;
     while (unseen != 0 && end < n && !e[end].accesses) {
-        if (e[end++].writes & registers) {
-            return;
+        if (e[end].writes & registers) {
+            if (e[end].adds == 0 || e[end].writes != registers) {
+                return;
+            }
+            operand.displacement -= e[end].adds;
         }
+        end++;
     }
     struct operation *o = malloc(sizeof *o);
     if (o == NULL) {
         return;
     }
-    *o = (struct operation){.word = ACCESS | PREFETCH | (uint64_t)i << 54, .operand = e[i].operand};
+    *o = (struct operation){.operand = operand, .zeroes = e[i].zeroes};
+    o->word = ACCESS | (o->zeroes ? STORE_OF_64 : PREFETCH) | (uint64_t)i << 54;
     struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
     if (unseen == 0) {
         qemu_plugin_register_vcpu_insn_exec_cb(insn, on_operation, CB_NO_REGS, o);
         return;
     }
-    qemu_plugin_register_vcpu_insn_exec_cb(insn, on_operation_that_waits, CB_NO_REGS, o);
-    if (end < n && special[end] == NULL && (special[end] = calloc(1, sizeof **special)) == NULL) {
-        return; /* it is told at the block's end */
+    if (end == n || special[end] != NULL || (special[end] = calloc(1, sizeof **special)) != NULL) {
+        qemu_plugin_register_vcpu_insn_exec_cb(insn, on_operation_that_waits, CB_NO_REGS, o);
     }
 }
 
@@ -910,7 +923,7 @@ static void follow_division(struct qemu_plugin_tb *tb, const struct encoding *e,
                                            i + 1 < n ? on_operation : on_operation_that_waits, CB_NO_REGS, o);
 }
 
-/* Follow the divisions and prefetches of a block whose n instructions' codes are in its descriptor's rows; `special` [n]
+/* Follow the divisions, prefetches and zeroed blocks of a block whose n instructions' codes are in its descriptor's rows; `special` [n]
  * are the accesses that show something of registers, NULL for others. */
 static void follow_operations(struct qemu_plugin_tb *tb, const uint64_t *rows, size_t n, struct special_access **special)
 {
@@ -918,13 +931,14 @@ static void follow_operations(struct qemu_plugin_tb *tb, const uint64_t *rows, s
     bool follows = false;
     for (size_t i = 0; i < n; i++) {
         e[i] = encoding_of(qemu_plugin_tb_get_insn(tb, i), (const uint8_t *)(rows + 3 * i + 1));
-        follows |= e[i].divides || e[i].prefetches;
+        e[i].zeroes = e[i].zeroes && zeroed != 0;
+        follows |= e[i].divides || e[i].prefetches || e[i].zeroes;
     }
     for (size_t i = 0; i < n; i++) {
         if (e[i].divides) {
             follow_division(tb, &e[i], n, i);
-        } else if (e[i].prefetches) {
-            follow_prefetch(tb, e, n, i, special);
+        } else if (e[i].prefetches || e[i].zeroes) {
+            follow_operand(tb, e, n, i, special);
         }
     }
     for (size_t i = 0; i < n && (follows || places_that_tell < MOST_THAT_TELL); i++) {
@@ -1136,6 +1150,8 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
             from_start = strcmp(value, "on") == 0;
         } else if (strcmp(argv[i], "times") == 0) {
             times = strtoull(value, NULL, 10);
+        } else if (strcmp(argv[i], "zeroed") == 0) {
+            zeroed = strtoull(value, NULL, 10);
         } else if (strcmp(argv[i], "threads") == 0) {
             all_threads = strcmp(value, "on") == 0;
         } else {

@@ -17,6 +17,8 @@ _SYSROOTS = {
     "riscv64": ("/usr/riscv64-linux-gnu",),
 }
 _DEBIAN_LIBC = {"x86-64": "libc6-amd64-cross", "aarch64": "libc6-arm64-cross", "riscv64": "libc6-riscv64-cross"}
+_CPUS = {"aarch64": "max,sve=off"}  # QEMU does not tell what SVE's instructions access, and the C library uses them
+_ZEROED = {"max": 512, "a64fx": 256}  # bytes that `dc zva` stores; 64 with QEMU's other CPUs (target/arm/cpu64.c)
 _SCRIPT_DEPTH = 4  # interpreters that are scripts themselves, as in Linux
 
 
@@ -84,3 +86,15 @@ def sysroot_arguments(executable: elf.Executable, environment: Mapping[str, str]
         f"{executable.path}: its dynamic linker {executable.interpreter} is not here; install "
         f"{_DEBIAN_LIBC[executable.isa]}, set QEMU_LD_PREFIX to a folder that has it, or link the program statically"
     )
+
+
+def cpu_arguments(isa: str, environment: Mapping[str, str]) -> list[str]:
+    """`-cpu CPU` where QEMU's own choice does not serve and the user made none."""
+    return ["-cpu", _CPUS[isa]] if isa in _CPUS and "QEMU_CPU" not in environment else []
+
+
+def zeroed_bytes(isa: str, environment: Mapping[str, str]) -> int:
+    """Bytes that AArch64's `dc zva` stores with the CPU that the user or `cpu_arguments` chose; else 0."""
+    if isa != "aarch64":
+        return 0
+    return _ZEROED.get(environment.get("QEMU_CPU", _CPUS[isa]).split(",")[0], 64)

@@ -136,7 +136,7 @@ def _read(
     instruction, address, size, is_store = accessed
     caller, number = called
     divider, steps = divided
-    begin, is_atomic = kernel.begin, kernel.is_atomic
+    begin, is_atomic, is_conditional = kernel.begin, kernel.is_atomic, kernel.is_conditional
     position, total, base = state[_POSITION], state[_TOTAL], state[_BASE]
     block, count, without, seen = state[_BLOCK], state[_COUNT], state[_WITHOUT], state[_SEEN]
     far, last_division = state[_LONG], state[_DIVIDED]
@@ -174,11 +174,10 @@ def _read(
                     # While several threads run, QEMU 7.2 reports an atomic update as a store: it has loaded, too.
                     instruction[m], address[m], size[m], is_store[m] = index, place, bytes_, 0
                     m += 1
-                instruction[m] = index
-                address[m] = place
-                size[m] = bytes_
-                is_store[m] = store
-                m += 1
+                if store or not is_conditional[rows + accessor]:
+                    # While one thread runs, QEMU 7.2 compares what a conditional store is to replace.
+                    instruction[m], address[m], size[m], is_store[m] = index, place, bytes_, store
+                    m += 1
             seen = accessor
             far = 0
             position += 1

@@ -21,11 +21,12 @@ from support.errors import InputError
 from tracegen.binary import elf
 from tracegen.formats.ending import name_of_signal
 from tracegen.qemu.blocks import BlockTable
+from tracegen.qemu.encoding import scalable
 from tracegen.qemu.execution import Execution
 from tracegen.qemu.interruption import Interruptions
 from tracegen.qemu.mappings import read_mappings
 from tracegen.qemu.plugin import find_qemu, plugin_for, plugin_option
-from tracegen.qemu.program import find_program, sysroot_arguments
+from tracegen.qemu.program import cpu_arguments, find_program, sysroot_arguments, zeroed_bytes
 from tracegen.qemu.region import Sites
 from tracegen.qemu.ring import Ring
 
@@ -44,7 +45,7 @@ class RunEnd:
     stopped: bool  # ended by us, because all that was asked for is recorded
     replaced_by: str | None  # the program that this one became by exec, where the record ends
     interrupted: bool  # Ctrl-C: the record holds what was executed until then
-    unrecorded: tuple[str, ...]  # a line each on the program's other threads and its children, where it had some
+    unrecorded: tuple[str, ...]  # a line each on what has no record: other threads, children, SVE's accesses
 
     @property
     def ended_by(self) -> str:
@@ -94,9 +95,11 @@ class Run:
                 max=given.max_instructions or 0,
                 threads="on" if given.threads else "off",
                 reader=os.getpid(),
+                zeroed=zeroed_bytes(self.isa, environment),
                 **(region.plugin_options() if region else {}),
             )
-            arguments = [str(qemu), "-plugin", option, *sysroot, "-0", program.argv[0]]
+            cpu = cpu_arguments(self.isa, environment)
+            arguments = [str(qemu), *cpu, "-plugin", option, *sysroot, "-0", program.argv[0]]
             arguments += [str(program.executable.path), *program.argv[1:]]
             self.blocks = BlockTable(self.folder, self.isa)
             self.interruptions = Interruptions(self.folder, self.blocks)
@@ -179,6 +182,8 @@ class Run:
             yield f"{program}: threads that are not recorded: {threads:,} (perfvec trace --threads records each)"
         if children:
             yield f"{program}: child processes that are not recorded: {children:,} (trace their programs by themselves)"
+        if scalable(self.blocks.code, self.isa).any():
+            yield f"{program}: it uses SVE, of which most accesses are not recorded (QEMU_CPU=max,sve=off has none)"
 
     def nothing_recorded(self) -> InputError:
         """Return why there is no record."""

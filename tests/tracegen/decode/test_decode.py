@@ -1,5 +1,6 @@
 """Decoding: known encodings, and agreement with the accesses that gem5 recorded for real programs."""
 
+import re
 from pathlib import Path
 
 import capstone
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.errors import InputError
-from tracegen.decode import decode
+from tracegen.decode import decode, disassemble
 from tracegen.decode.x86_64 import decode_instruction
 from tracegen.formats.trace import Trace
 from uarch.instructions import (
@@ -192,6 +193,9 @@ def test_registers_fit_their_rows(code):
         ("208c40f8", Operation.NONE, Flag.LOAD, [1], [], {0, 1}),  # ldr x0, [x1], #8: writes the base back
         ("200000f9", Operation.NONE, Flag.STORE, [1], [0], set()),  # str x0, [x1]
         ("1f0001eb", Operation.INT_ALU, Flag(0), [], [0, 1], {FLAGS_REGISTER}),  # cmp x0, x1
+        ("23740bd5", Operation.NONE, Flag.STORE, [3], [], set()),  # dc zva, x3
+        ("83740bd5", Operation.NONE, Flag.STORE, [3], [], set()),  # dc gzva, x3
+        ("237b0bd5", Operation.SYSTEM, Flag(0), [], [3], set()),  # dc cvau, x3
         ("c0035fd6", Operation.BRANCH, Flag.BRANCH | Flag.RETURN | Flag.INDIRECT, [], [30], set()),  # ret
         ("200cc29a", Operation.INT_DIV, Flag(0), [], [1, 2], {0}),  # sdiv x0, x1, x2
         ("2028621e", Operation.FP_ADD, Flag.FLOAT, [], [33, 34], {32}),  # fadd d0, d1, d2
@@ -231,6 +235,7 @@ def test_riscv_encoding(code, operation, flags, address, data, written):
         ("20740bd5", {0}, set()),  # dc zva, x0
         ("2028614e", {X0, X1}, {X0}),  # xtn2 keeps the lower half
         ("2028610e", {X1}, {X0}),  # xtn
+        ("2068a14e", {X0, X1}, {X0}),  # bfcvtn2
         ("2014004f", {X0}, {X0}),  # orr v0.4s, #1
         ("2014006f", {X0}, {X0}),  # bic v0.4s, #1
         ("200c221e", {X1, X2, ZF}, {X0}),  # fcsel s0, s1, s2, eq
@@ -276,6 +281,149 @@ def test_aarch64_registers(code, data, written):
 def test_riscv_registers(code, data, written):
     found = one(code, "riscv64")
     assert ({*found[2], *found[3]}, found[4]) == (data, written)
+
+
+@pytest.mark.parametrize(
+    ("code", "operation", "accumulates"),
+    [
+        ("209c824e", Operation.SIMD_MUL, True),  # usdot v0.4s, v1.16b, v2.16b
+        ("20f0224f", Operation.SIMD_MUL, True),  # sudot v0.4s, v1.16b, v2.4b[1]
+        ("20a4824e", Operation.SIMD_MUL, True),  # smmla
+        ("20a4826e", Operation.SIMD_MUL, True),  # ummla
+        ("20ac824e", Operation.SIMD_MUL, True),  # usmmla
+        ("2090620e", Operation.SIMD_MUL, True),  # sqdmlal v0.4s, v1.4h, v2.4h
+        ("2084826e", Operation.SIMD_MUL, True),  # sqrdmlah v0.4s, v1.4s, v2.4s
+        ("208c827e", Operation.SIMD_MUL, True),  # sqrdmlsh s0, s1, s2
+        ("209c226e", Operation.SIMD_MUL, False),  # pmul v0.16b, v1.16b, v2.16b
+        ("20fc426e", Operation.SIMD_FP_FMA, True),  # bfdot v0.4s, v1.8h, v2.8h
+        ("20ec426e", Operation.SIMD_FP_FMA, True),  # bfmmla
+        ("20fcc22e", Operation.SIMD_FP_FMA, True),  # bfmlalb
+        ("20f0d24f", Operation.SIMD_FP_FMA, True),  # bfmlalt v0.4s, v1.8h, v2.h[1]
+        ("20ec224e", Operation.SIMD_FP_FMA, True),  # fmlal v0.4s, v1.4h, v2.4h
+        ("20cc226e", Operation.SIMD_FP_FMA, True),  # fmlal2
+        ("2040924f", Operation.SIMD_FP_FMA, True),  # fmlsl v0.4s, v1.4h, v2.h[1]
+        ("20cca26e", Operation.SIMD_FP_FMA, True),  # fmlsl2
+        ("20cc826e", Operation.SIMD_FP_FMA, True),  # fcmla v0.4s, v1.4s, v2.4s, #90
+    ],
+)
+def test_aarch64_sums_of_products(code, operation, accumulates):
+    found = one(code, "aarch64")
+    assert (found[0], {*found[3]}, found[4]) == (operation, {X1, X2, *([X0] if accumulates else [])}, {X0})
+
+
+JUMP, CALL, RETURN = Flag.INDIRECT, Flag.INDIRECT | Flag.CALL, Flag.INDIRECT | Flag.RETURN
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "data", "written"),
+    [
+        ("67030e00", JUMP, {28}, {6}),  # jalr t1, t3, of an entry of a procedure linkage table
+        ("67008300", JUMP, {6}, set()),  # jr 8(t1), of an unrelaxed tail call
+        ("67000300", JUMP, {6}, set()),  # jr t1
+        ("0283", JUMP, {6}, set()),  # c.jr t1
+        ("6f038000", Flag(0), set(), {6}),  # jal t1
+        ("6f008000", Flag(0), set(), set()),  # j
+        ("21a0", Flag(0), set(), set()),  # c.j
+        ("ef008000", Flag.CALL, set(), {1}),  # jal ra
+        ("ef028000", Flag.CALL, set(), {5}),  # jal t0
+        ("e7000300", CALL, {6}, {1}),  # jalr ra, t1
+        ("e7020300", CALL, {6}, {5}),  # jalr t0, t1
+        ("e7800000", CALL, {1}, {1}),  # jalr ra, ra, of an unrelaxed call
+        ("e7800200", CALL, {5}, {1}),  # jalr ra, t0
+        ("0293", CALL, {6}, {1}),  # c.jalr t1
+        ("67804000", RETURN, {1}, set()),  # jr 4(ra)
+        ("67834000", RETURN, {1}, {6}),  # jalr t1, 4(ra)
+        ("67800200", RETURN, {5}, set()),  # jr t0, of routines that save registers
+        ("8282", RETURN, {5}, set()),  # c.jr t0
+        ("8280", RETURN, {1}, set()),  # c.jr ra
+    ],
+)
+def test_riscv_jumps_follow_the_hints_on_return_addresses(code, kind, data, written):
+    assert one(code, "riscv64")[:5] == (Operation.BRANCH, Flag.BRANCH | kind, [], [*data], written)
+
+
+@pytest.mark.parametrize(
+    ("code", "isa", "serializes"),
+    [
+        ("73a51500", "riscv64", True),  # csrrs a0, fflags, a1
+        ("73101500", "riscv64", True),  # fsflags a0
+        ("73252000", "riscv64", True),  # frrm a0
+        ("732510c0", "riscv64", True),  # rdtime a0
+        ("73d01100", "riscv64", True),  # fsflagsi 3
+        ("00441bd5", "aarch64", True),  # msr fpcr, x0
+        ("00421bd5", "aarch64", False),  # msr nzcv, x0: renamed flags
+        ("00443bd5", "aarch64", False),  # mrs x0, fpcr
+    ],
+)
+def test_control_registers_drain_the_pipeline(code, isa, serializes):
+    found = one(code, isa)
+    assert (found[0], bool(found[1] & Flag.SERIALIZING)) == (Operation.SYSTEM, serializes)
+
+
+# As the GNU assembler encodes them.
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("33a5c520", "sh1add a0, a1, a2"),
+        ("33c5c520", "sh2add a0, a1, a2"),
+        ("33e5c520", "sh3add a0, a1, a2"),
+        ("33f5c540", "andn a0, a1, a2"),
+        ("33e5c540", "orn a0, a1, a2"),
+        ("33c5c540", "xnor a0, a1, a2"),
+        ("33e5c50a", "max a0, a1, a2"),
+        ("33f5c50a", "maxu a0, a1, a2"),
+        ("33c5c50a", "min a0, a1, a2"),
+        ("33d5c50a", "minu a0, a1, a2"),
+        ("3395c560", "rol a0, a1, a2"),
+        ("33d5c560", "ror a0, a1, a2"),
+        ("3395c50a", "clmul a0, a1, a2"),
+        ("33b5c50a", "clmulh a0, a1, a2"),
+        ("33a5c50a", "clmulr a0, a1, a2"),
+        ("3395c548", "bclr a0, a1, a2"),
+        ("33d5c548", "bext a0, a1, a2"),
+        ("3395c568", "binv a0, a1, a2"),
+        ("3395c528", "bset a0, a1, a2"),
+        ("3b85c508", "add.uw a0, a1, a2"),
+        ("3ba5c520", "sh1add.uw a0, a1, a2"),
+        ("3bc5c520", "sh2add.uw a0, a1, a2"),
+        ("3be5c520", "sh3add.uw a0, a1, a2"),
+        ("3b95c560", "rolw a0, a1, a2"),
+        ("3bd5c560", "rorw a0, a1, a2"),
+        ("3bc50508", "zext.h a0, a1"),
+        ("1395354a", "bclri a0, a1, 35"),
+        ("13d5354a", "bexti a0, a1, 35"),
+        ("1395356a", "binvi a0, a1, 35"),
+        ("1395352a", "bseti a0, a1, 35"),
+        ("13d53562", "rori a0, a1, 35"),
+        ("1bd5f560", "roriw a0, a1, 15"),
+        ("1b95350a", "slli.uw a0, a1, 35"),
+        ("13950560", "clz a0, a1"),
+        ("13951560", "ctz a0, a1"),
+        ("13952560", "cpop a0, a1"),
+        ("1b950560", "clzw a0, a1"),
+        ("1b951560", "ctzw a0, a1"),
+        ("1b952560", "cpopw a0, a1"),
+        ("13954560", "sext.b a0, a1"),
+        ("13955560", "sext.h a0, a1"),
+        ("13d57528", "orc.b a0, a1"),
+        ("13d5856b", "rev8 a0, a1"),
+        ("3b850508", "add.uw a0, a1, zero"),
+        ("33a00520", "sh1add zero, a1, zero"),
+    ],
+)
+def test_riscv_bit_manipulation(code, text):
+    name, destination, *sources = re.findall(r"[\w.]+", text)
+    number = {"zero": None, "a0": 10, "a1": 11, "a2": 12}
+    operation = Operation.INT_MUL if name.startswith("clmul") else Operation.INT_ALU
+    read = [number[one] for one in sources if number.get(one)]
+    written = {number[destination]} - {None}
+    assert one(code, "riscv64") == (operation, Flag(0), [], read, written, 1)
+    row = np.frombuffer(bytes.fromhex(code).ljust(16, b"\0"), np.uint8)[None]
+    assert disassemble(np.zeros(1, np.uint64), row, "riscv64") == [text]
+
+
+def test_riscv_vectors_stay_unknown():
+    assert one("57000202", "riscv64")[:2] == (Operation.NONE, Flag(0))  # vadd.vv v0, v0, v4
 
 
 DISTANCES = st.tuples(

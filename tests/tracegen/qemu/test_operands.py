@@ -53,6 +53,8 @@ class Encoding(ctypes.Structure):
         ("accesses", ctypes.c_bool),
         ("tells", ctypes.c_bool),
         ("prefetches", ctypes.c_bool),
+        ("zeroes", ctypes.c_bool),
+        ("adds", ctypes.c_int64),
         ("divides", ctypes.c_uint8),
         ("is_signed", ctypes.c_bool),
     ]
@@ -418,6 +420,50 @@ def test_prefetches_of_aarch64(operands, word):
     assert not found.prefetches
 
 
+@pytest.mark.parametrize(
+    ("word", "zeroes", "base"),
+    [(0xD50B7423, True, 3), (0xD50B7483, True, 3), (0xD50B7463, False, 0), (0xD50B743F, False, 0)],
+    ids=["dc zva, x3", "dc gzva, x3", "dc gva, x3", "dc zva, xzr"],
+)
+def test_zeroed_blocks_of_aarch64(operands, word, zeroes, base):
+    found = Encoding()
+    operands.arm(word.to_bytes(4, "little"), 4, 0x400000, found)
+    assert (found.zeroes, found.operand.known) == (zeroes, zeroes)
+    if zeroes:
+        assert (found.operand.base, found.operand.index, found.writes) == (base, -1, 0)
+
+
+@pytest.mark.parametrize(
+    ("word", "adds"),
+    [(0x91010063, 64), (0xD1010063, -64), (0x91400463, 4096), (0x91010064, 0), (0x11010063, 0), (0xB1010063, 0)],
+    ids=["add x3, #64", "sub x3, #64", "add x3, #4096", "add x4, x3, #64", "add w3, #64", "adds x3, #64"],
+)
+def test_numbers_that_aarch64_adds(operands, word, adds):
+    found = Encoding()
+    operands.arm(word.to_bytes(4, "little"), 4, 0x400000, found)
+    assert found.adds == adds
+
+
+@pytest.mark.parametrize("cpu", [None, "cortex-a72"], ids=["512", "64"])
+def test_zeroed_memory_is_stored_to(build, tmp_path, cpu):
+    """Each byte, and none beside: the C library zeroes by `dc zva`, whose block the CPU decides on."""
+    program, environment = build("zeroes", "-O2", "-static", isa="aarch64"), {} if cpu is None else {"QEMU_CPU": cpu}
+    with (tmp_path / "out").open("w") as out:
+        trace(Execution([str(program)], stdout=out, env=environment), tmp_path / "t.trace.h5", progress=False)
+    begin, size = map(int, (tmp_path / "out").read_text().split())
+    with Trace(tmp_path / "t.trace.h5") as file:
+        names = disassemble(file.address, file.code, file.isa)
+        zeroes = np.array([name.startswith("dc zva") for name in names])
+        assert zeroes.any()
+        (chunk,) = file.chunks(len(file))
+        counts = np.diff(chunk.access_offset)[zeroes[chunk.static_id]]
+        assert set(counts.tolist()) == {1 if cpu else 8}
+        inside = (chunk.address - np.uint64(begin) < size) & (chunk.is_store == 1)
+        accesses = zip((chunk.address[inside] - np.uint64(begin)).tolist(), chunk.size[inside].tolist(), strict=True)
+        stored = {first + byte for first, bytes_ in accesses for byte in range(bytes_)}
+    assert stored == set(range(size))
+
+
 @pytest.mark.slow
 @settings(max_examples=3000, deadline=None)
 @given(st.integers(0, 2**32 - 1))
@@ -434,4 +480,9 @@ def test_what_is_read_of_any_aarch64_word_is_true(operands, word):
         numbers &= {word >> 5 & 31}
     assert all(found.writes >> number & 1 for number in numbers), text
     assert found.prefetches <= instruction.mnemonic.startswith("prf"), text
-    assert not (found.accesses and found.prefetches), text
+    assert found.zeroes <= text.startswith(("dc zva", "dc gzva")), text
+    assert not (found.accesses and (found.prefetches or found.zeroes)), text
+    if found.adds:
+        number = instruction.operands[2].imm << (instruction.operands[2].shift.value)
+        assert found.writes == 1 << (word & 31) and (word & 31) == word >> 5 & 31 and word >> 31, text
+        assert (instruction.mnemonic, number) == ("add" if found.adds > 0 else "sub", abs(found.adds)), text

@@ -84,6 +84,26 @@ def test_runs_whole_programs_of_other_isas(build, run, isa, flags):
     assert executed_in(file, "work") >= 4000
 
 
+def test_a_chosen_cpu_counts_every_instruction_of_sve(build, run, monkeypatch):
+    monkeypatch.setenv("QEMU_CPU", "max")
+    result, _ = run(build("sve_aarch64", *FREESTANDING, isa="aarch64"))
+    assert (result.instructions, result.exit_status) == (5007, 0)
+    (line,) = result.unrecorded
+    assert "SVE" in line
+
+
+def test_copies_of_the_c_library_load_and_store(build, run, tmp_path):
+    with (tmp_path / "places").open("wb") as places:
+        result, file = run(build("copies", "-static", isa="aarch64"), stdout=places)
+    chunk = whole(file)
+    for way, place in enumerate((tmp_path / "places").read_text().split()):
+        inside = (chunk.address - np.uint64(place) < 64000) & (chunk.is_store == way)
+        accesses = zip(chunk.address[inside] - np.uint64(place), chunk.size[inside], strict=True)
+        touched = {int(first) + byte for first, size in accesses for byte in range(size)}
+        assert touched == {32 * copy + byte for copy in range(2000) for byte in range(24)}
+    assert result.unrecorded == ()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [("-static",), (), ("-no-pie",)], ids=["static", "pie", "no-pie"])
 def test_agrees_with_qemu_singlestepping(build, run, tmp_path, flags):
@@ -223,6 +243,14 @@ def test_exec_ends_the_trace(build, run):
     assert executed_in(file, "work") >= 4000
 
 
+@pytest.mark.parametrize("isa", ["aarch64", "riscv64"])
+def test_a_conditional_store_stores_where_it_succeeds_and_loads_nothing(build, run, isa):
+    result, file = run(build(f"conditional_{isa}", *FREESTANDING, isa=isa))
+    chunk = whole(file)
+    assert result.exit_status == 0
+    assert list(zip(chunk.size.tolist(), chunk.is_store.tolist(), strict=True)) == [(8, 0), (8, 1)] * 100
+
+
 def test_death_by_sigkill_keeps_what_was_executed(build, run):
     result, file = run(build("behave"), "kill")
     assert result.signal == signal.SIGKILL and result.exit_status is None
@@ -283,7 +311,14 @@ def test_threads_get_files_of_their_own(build, run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("isa", "flags"), [("x86-64", ()), ("aarch64", ("-march=armv8.1-a",)), ("riscv64", ())], ids=["x86", "arm", "riscv"]
+    ("isa", "flags"),
+    [
+        ("x86-64", ()),
+        ("aarch64", ("-march=armv8.1-a",)),
+        ("aarch64", ("-march=armv8-a", "-mno-outline-atomics")),
+        ("riscv64", ()),
+    ],
+    ids=["x86", "arm", "arm-exclusive", "riscv"],
 )
 def test_atomic_update_loads_and_stores(build, run, isa, flags):
     _, file = run(build("behave", "-static", *flags, isa=isa), "atomics")

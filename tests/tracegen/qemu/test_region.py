@@ -143,10 +143,17 @@ def test_what_is_no_region_is_named(recorded):
 
 
 @pytest.mark.parametrize(
-    ("isa", "compiler"), [("aarch64", "aarch64-linux-gnu-gcc"), ("riscv64", "riscv64-linux-gnu-gcc")]
+    ("isa", "flags"),
+    [
+        ("aarch64", ()),
+        ("aarch64", ("-march=armv8.3-a", "-mbranch-protection=pac-ret+leaf")),
+        ("aarch64", ("-march=armv8.3-a", "-mbranch-protection=pac-ret+leaf+b-key")),
+        ("riscv64", ()),
+    ],
+    ids=["aarch64", "aarch64-retaa", "aarch64-retab", "riscv64"],
 )
-def test_returns_are_known_on_other_isas(build, tmp_path, isa, compiler):
-    command, region = [str(build("behave", "-static", isa=isa))], Region(start=Place("work", 0), returns=True)
+def test_returns_are_known_on_other_isas(build, tmp_path, isa, flags):
+    command, region = [str(build("behave", "-static", *flags, isa=isa))], Region(start=Place("work", 0), returns=True)
     result = trace(Execution(command, region=region), tmp_path / "t.h5", progress=False)
     with Trace(result.path) as file:
         start, size, names = file.symbols()
