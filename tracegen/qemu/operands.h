@@ -1,6 +1,6 @@
-/* Which address an instruction forms, which general registers it may write, and where it divides, prefetches or zeroes a block: as much
- * of x86-64's and AArch64's encodings as the plugin needs to take a register's value where it is exact. What is not
- * known here may write every register and accesses nothing for sure.
+/* Which address an instruction forms, which general registers it may write, and where it divides, prefetches or zeroes a
+ * block: as much of x86-64's and AArch64's encodings as the plugin needs to take a register's value where it is exact.
+ * What is not known here may write every register and accesses nothing for sure.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -923,8 +923,8 @@ static void follow_division(struct qemu_plugin_tb *tb, const struct encoding *e,
                                            i + 1 < n ? on_operation : on_operation_that_waits, CB_NO_REGS, o);
 }
 
-/* Follow the divisions, prefetches and zeroed blocks of a block whose n instructions' codes are in its descriptor's rows; `special` [n]
- * are the accesses that show something of registers, NULL for others. */
+/* Follow the divisions, prefetches and zeroed lines of a block whose n instructions' codes are in its descriptor's rows;
+ * `special` [n] are the accesses that show something of registers, NULL for others. */
 static void follow_operations(struct qemu_plugin_tb *tb, const uint64_t *rows, size_t n, struct special_access **special)
 {
     struct encoding e[MAX_BLOCK];
