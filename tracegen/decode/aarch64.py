@@ -30,8 +30,9 @@ _READ_FLAGS = re.compile(
 _SETS_FLAGS = re.compile(r"(?:add|sub|and|bic|adc|sbc|neg|ngc)s|cmp|cmn|tst|ccmp|ccmn|fcmpe?|fccmpe?")
 # Accumulating, inserting and bitwise-select forms; narrowing into the upper half (`xtn2`) keeps the lower one.
 _READS_DESTINATION = re.compile(
-    r"movk|bfi|bfc|bfm|bfxil|ins|[su]q?r?d?ml[as]l?2?h?|[su]?ml[as]l?2?|sqrdml[as]h|sqdml[as]l2?|fml[as](?:l2?)?|fcmla|bsl|bit"
-    r"|bif|[us]{1,2}dot|bfdot|us?mmla|smmla|bfmmla|bfmlal[bt]|tbx|sha1[cpm]|sha\d+su\d|sha(?:256|512)h2?|aes[ed]|sli|sri|[su]abal?2?|[su]adalp|[su]r?sra|suqadd|usqadd"
+    r"movk|bfi|bfc|bfm|bfxil|ins|[su]q?r?d?ml[as]l?2?h?|[su]?ml[as]l?2?|sqrdml[as]h|sqdml[as]l2?|fml[as](?:l2?)?|fcmla"
+    r"|bsl|bit|bif|[us]{1,2}dot|bfdot|us?mmla|smmla|bfmmla|bfmlal[bt]|tbx|sha1[cpm]|sha\d+su\d|sha(?:256|512)h2?|aes[ed]"
+    r"|sli|sri|[su]abal?2?|[su]adalp|[su]r?sra|suqadd|usqadd"
     r"|(?:xtn|[su]qxtn|sqxtun|b?fcvtn|fcvtxn|q?r?shrn|[su]q?r?shrn|sqr?shrun|r?addhn|r?subhn)2"
 )
 _FLAG_MANIPULATION = frozenset(("cfinv", "rmif", "setf8", "setf16", "axflag", "xaflag"))
