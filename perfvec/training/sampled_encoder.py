@@ -49,11 +49,11 @@ def fresh(
     machines: Sequence[Machine], sampled: Sequence[SampledShard], recipe: Recipe, known: MachineEncoder | None = None
 ) -> MachineEncoder:
     """Return an untrained encoder of all these machines, whose directions are parameters too; or the `known` one, with
-    inputs of the features that it is older than.
+    inputs of the features that it is older than, which reads each in the range that these machines have.
     """
     features = np.concatenate([features_of_machines(machines), *(one.features for one in sampled)])
     if known is not None:
-        return widened(known, features)
+        return reaching(widened(known, features), features)
     spread = features.std(axis=0)
     torch.manual_seed(recipe.seed)
     encoder = MachineEncoder(
@@ -91,6 +91,22 @@ def widened(encoder: MachineEncoder, features: NDArray[np.float32]) -> MachineEn
         state[name] = nn.functional.pad(weight, (0, new - old)).flatten(1)
     found = MachineEncoder(1)
     found.load_state_dict(state)
+    return found
+
+
+def reaching(encoder: MachineEncoder, features: NDArray[np.float32]) -> MachineEncoder:
+    """The encoder with inputs scaled down that some of `features` [K, F] have beyond its limit, where all are alike.
+
+    The weights follow, but for what the hinges say of such an input.
+    """
+    found = deepcopy(encoder)
+    reach = ((torch.from_numpy(features) - found.mean) * found.scale).abs().amax(dim=0) / found.limit
+    beyond = reach.clamp(min=1.0)
+    found.scale /= beyond
+    with torch.no_grad():
+        for layer in (found.linear, found.correction[0]):
+            assert isinstance(layer, nn.Linear)
+            layer.weight *= beyond.repeat(1 + len(found.hinges))
     return found
 
 

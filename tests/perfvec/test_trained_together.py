@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from perfvec.machines.encoder import MachineEncoder
 from perfvec.machines.features import features_of_machines
 from perfvec.model import load_model, save_model
 from perfvec.training import sampled_encoder
@@ -270,3 +271,18 @@ def test_a_known_encoder_gets_inputs_that_change_nothing_yet(data):
     np.testing.assert_allclose(wide.encode(more), known.encode(features), rtol=1e-5, atol=1e-6)
     wide.linear.weight.data[:, len(known.mean)] = 1.0
     assert not np.allclose(wide.encode(more), known.encode(features), rtol=1e-2)
+
+
+def test_a_known_encoder_tells_apart_what_lies_beyond_its_limit():
+    """It was trained on divisions of 8 to 30 cycles a step; presets have 1, 2 or 3."""
+    known = MachineEncoder(1, features=2, hidden=8, hinges=(0.0,))
+    known.basis_mean.fill_(1.0)
+    for layer in (known.linear, known.correction[0]):
+        torch.nn.init.normal_(layer.weight)
+    features = np.array([[0.5, -9.0], [0.5, -6.0], [1.0, 3.0]], np.float32)
+    assert np.allclose(known.encode(features[:1]), known.encode(features[1:2]))  # both are cut off at -4
+    found = sampled_encoder.reaching(known, features)
+    assert found.scale.tolist() == [1.0, pytest.approx(4 / 9)]
+    below = features * np.array([[1.0, 0.4]], np.float32)  # within the old limit all is as it was
+    np.testing.assert_allclose(found.encode(below), known.encode(below), rtol=1e-5)
+    assert not np.allclose(found.encode(features[:1]), found.encode(features[1:2]), rtol=1e-2)
