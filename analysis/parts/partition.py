@@ -74,6 +74,11 @@ class Parts:
         return functions_of(self.lines)[1]
 
     @cached_property
+    def executed(self) -> NDArray[np.bool_]:
+        """[S] whether it has a part of the whole; live-points may estimate that it was executed 0 times, or fewer."""
+        return (self.statics.instructions != 0) | self.statics.vectors.any(axis=1)
+
+    @cached_property
     def loops(self) -> Loops:
         return find_loops(self.instructions, self.edges, self.function)
 
@@ -109,7 +114,7 @@ class Parts:
             "instruction": self._by_instruction,
         }
         keys = labels[partition]()
-        executed = self.statics.instructions > 0
+        executed = self.executed
         columns = list(keys.columns)
         group = np.full(len(keys), 0, np.int64)
         group[executed] = keys[executed].groupby(columns, sort=False).ngroup()

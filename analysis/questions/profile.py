@@ -295,7 +295,7 @@ def annotate(parts: Parts, costs: Costs, function: str) -> pd.DataFrame:
         raise InputError(
             f"the trace of {parts.program} has no function {function!r}{nearest(function, parts.functions)}"
         )
-    rows = np.flatnonzero((parts.function == parts.functions.index(function)) & (parts.statics.instructions > 0))
+    rows = np.flatnonzero((parts.function == parts.functions.index(function)) & parts.executed)
     if not len(rows):
         raise InputError(f"the trace of {parts.program} executes nothing of the function {function!r}")
     lines = parts.lines.iloc[rows]

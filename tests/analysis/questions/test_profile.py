@@ -119,6 +119,22 @@ def test_annotation_has_every_instruction_and_its_source(small_model, both, mach
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_what_is_estimated_as_never_executed_keeps_its_cycles(both, machines, costs):
+    """Weights of live-points may be negative: estimated executions are 0 or fewer, and cycles are not."""
+    parts = both[0]
+    counts = parts.statics.instructions.copy()
+    rows = np.flatnonzero((parts.function == parts.functions.index("divide")) & (counts > 0))
+    counts[rows] = -(np.arange(len(rows)) % 2)
+    odd = replace(parts, statics=replace(parts.statics, instructions=counts))
+    expected = profile(parts, costs).set_index("name").loc["divide"]
+    found = profile(odd, costs).set_index("name").loc["divide"]
+    for machine in machines:
+        assert found[f"cycles.{machine.name}"] == pytest.approx(expected[f"cycles.{machine.name}"])
+        assert annotate(odd, costs, "divide")[f"cycles.{machine.name}"].sum() == pytest.approx(
+            expected[f"cycles.{machine.name}"]
+        )
+
+
 def test_a_function_that_is_not_there_is_told(small_model, both, costs):
     with pytest.raises(InputError, match=r"'dividee' \(did you mean divide\?\)"):
         annotate(both[0], costs, "dividee")
