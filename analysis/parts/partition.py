@@ -33,7 +33,10 @@ PARTITIONS = ("function", "line", "loop", "class", "instruction", "context", "in
 OF_A_WHOLE = ("context", "interval", "phase")  # those that a sample does not know
 INTERVALS = 50  # of a trace, where the user does not say how long one is
 UNKNOWN = "[unknown]"  # code that no symbol covers
-_COLD = re.compile(r"\.cold(\.\d+)?$")  # what GCC moves out of a function stays part of it
+# Names that a compiler makes of one, as symbols and demangled; what GCC moves out of a function stays part of it.
+_CLONES = r"(\.({0})(\.\d+)*| \[clone \.({0})(\.\d+)*\])+$"
+_COLD = re.compile(_CLONES.format("cold"))
+_CLONE = re.compile(_CLONES.format("constprop|isra|part|cold|lto_priv|llvm"))
 
 
 @dataclass(frozen=True)
@@ -241,6 +244,11 @@ def functions_of(lines: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
     known = [UNKNOWN, *dict.fromkeys(name for name in names if name != UNKNOWN)]
     number = {name: index for index, name in enumerate(known)}
     return np.array([number[name] for name in names], np.int64), known
+
+
+def without_clone(name: str) -> str:
+    """Return the function that a compiler's clone is of: `f` for `f.constprop.0`."""
+    return _CLONE.sub("", name)
 
 
 def source(costs: Costs, *parts: Parts) -> str:

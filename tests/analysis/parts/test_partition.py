@@ -1,0 +1,73 @@
+"""Parts of programs whose functions, loops and calls can be counted by hand."""
+
+import subprocess
+
+import pandas as pd
+import pytest
+
+from analysis.parts.partition import functions_of, without_clone
+from analysis.parts.simulated_parts import collect
+from tracegen.qemu import Execution, trace
+from uarch.machine_files import load_machine
+
+CATCHES = """
+#include <cstdio>
+__attribute__((noinline)) int risky(int i) { if (i % 4 == 0) throw i; return i * 3; }
+__attribute__((noinline)) long work(int n) {
+    long sum = 0;
+    for (int i = 0; i < n; i++) {
+        try { sum += risky(i); }
+        catch (int e) { sum -= e; }
+    }
+    return sum;
+}
+int main() { std::printf("%ld", work(100)); }
+"""
+
+
+def parts_of(folder, source, *flags, compiler="gcc"):
+    """Compile a program, trace it, and take it apart."""
+    suffix = {"gcc": "c", "g++": "cpp"}[compiler]
+    (folder / f"program.{suffix}").write_text(source)
+    program = folder / "program"
+    subprocess.run([compiler, "-g", *flags, "-o", program, folder / f"program.{suffix}"], check=True)
+    execution = Execution([str(program)], stdout=2)
+    return collect(
+        trace(execution, folder / "program.trace.h5", progress=False).path, [load_machine("base")], progress=False
+    )[0]
+
+
+def table(parts, by):
+    partition = parts.by(by)
+    return partition.labels.assign(instructions=partition.sums.instructions)
+
+
+@pytest.mark.parametrize(
+    ("name", "whole", "function"),
+    [
+        ("f.cold", "f", "f"),
+        ("f.cold.3", "f", "f"),
+        ("f.constprop.0", "f.constprop.0", "f"),
+        ("f.isra.0.part.1.lto_priv.2", "f.isra.0.part.1.lto_priv.2", "f"),
+        ("f.constprop.0.cold", "f.constprop.0", "f"),
+        ("work(int) [clone .cold]", "work(int)", "work(int)"),
+        ("work(int) [clone .isra.0] [clone .cold]", "work(int) [clone .isra.0]", "work(int)"),
+        (
+            "work(int) [clone .llvm.123] [clone .lto_priv.0]",
+            "work(int) [clone .llvm.123] [clone .lto_priv.0]",
+            "work(int)",
+        ),
+        ("cold", "cold", "cold"),
+    ],
+)
+def test_clones_are_of_their_function(name, whole, function):
+    assert functions_of(pd.DataFrame({"function": [name]}))[1] == ["[unknown]", whole]
+    assert without_clone(name) == function
+
+
+def test_the_cold_part_of_a_function_is_part_of_it(tmp_path):
+    parts = parts_of(tmp_path, CATCHES, "-O2", compiler="g++")
+    assert parts.lines["function"].eq("work(int) [clone .cold]").any()
+    assert table(parts, "function")["name"].str.contains("work").sum() == 1
+    contexts = table(parts, "context")["name"]
+    assert contexts[contexts.str.endswith("work(int)")].str.count("work").eq(1).all()
