@@ -246,6 +246,17 @@ def functions_of(lines: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
     return np.array([number[name] for name in names], np.int64), known
 
 
+def tail_calls(
+    address: NDArray[np.uint64], lines: pd.DataFrame, begin: NDArray[np.uint64], symbols: Sequence[str]
+) -> NDArray[np.bool_]:
+    """[S] whether a jump there from another function is a tail call, no way back to a frame: where a function begins,
+    and in code without symbols, of whose frames none can be told.
+    """
+    cold = np.array([_COLD.search(name) is not None for name in symbols], bool)
+    placeholder = lines["function"].str.startswith("[") | lines["function"].eq("")
+    return np.isin(address, begin[~cold]) | placeholder.to_numpy(bool)
+
+
 def without_clone(name: str) -> str:
     """Return the function that a compiler's clone is of: `f` for `f.constprop.0`."""
     return _CLONE.sub("", name)
@@ -272,7 +283,8 @@ class Grouping:
         self._edges = EdgeCounter(len(self.instructions))
         self._blocks = BlockVectors(self.instructions, self._interval)
         function, _ = functions_of(self._lines)
-        self._calls = CallTree(self.instructions, function, np.isin(trace.address, trace.symbols()[0]))
+        begin, _, names = trace.symbols()
+        self._calls = CallTree(self.instructions, function, tail_calls(trace.address, self._lines, begin, names))
 
     def groups(self, chunk: Chunk) -> list[NDArray[np.int64]]:
         """Return [n] each instruction's static one, interval and context; call it once a chunk, in order."""

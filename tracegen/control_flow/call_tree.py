@@ -24,8 +24,8 @@ _PARENT, _FUNCTION, _DEPTH, _CHILD, _SIBLING = range(5)
 class CallTree:
     """Fed with a trace's chunks; `observe` gives each instruction's node. Node 0 is the root and has no function.
 
-    `function` [S] numbers the functions; 0 is code of no known function. `entry` [S] marks their first instructions. A
-    function that calls itself stays in its node.
+    `function` [S] numbers the functions. `entry` [S] marks where a jump from another function is never a way back to a
+    frame, as where it begins. A function that calls itself stays in its node.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ def _walk(
             back = top
         if there == frames[top, 1]:
             continue
-        if there != 0 and not entry[following]:
+        if not entry[following]:
             while back >= 0 and frames[back, 1] != there:
                 back -= 1
         else:

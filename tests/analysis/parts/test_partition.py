@@ -2,10 +2,11 @@
 
 import subprocess
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.parts.partition import functions_of, without_clone
+from analysis.parts.partition import functions_of, tail_calls, without_clone
 from analysis.parts.simulated_parts import collect
 from tracegen.qemu import Execution, trace
 from uarch.machine_files import load_machine
@@ -22,6 +23,19 @@ __attribute__((noinline)) long work(int n) {
     return sum;
 }
 int main() { std::printf("%ld", work(100)); }
+"""
+
+COPIES = """
+#include <stdio.h>
+#include <string.h>
+char a[4096], b[4096];
+__attribute__((noinline)) void inner(int n) { for (int i = 0; i < n; i++) memcpy(a, b + (i & 7), 200 + (i & 63)); }
+__attribute__((noinline)) long outer(int m) {
+    long sum = 0;
+    for (int i = 0; i < m; i++) { inner(5); sum += a[i]; }
+    return sum;
+}
+int main(void) { return printf("%ld\\n", outer(20)) < 0; }
 """
 
 
@@ -71,3 +85,18 @@ def test_the_cold_part_of_a_function_is_part_of_it(tmp_path):
     assert table(parts, "function")["name"].str.contains("work").sum() == 1
     contexts = table(parts, "context")["name"]
     assert contexts[contexts.str.endswith("work(int)")].str.count("work").eq(1).all()
+
+
+def test_calls_of_a_stripped_library_keep_their_callers(tmp_path):
+    parts = parts_of(tmp_path, COPIES, "-O1", "-fno-builtin", "-fno-optimize-sibling-calls")
+    stacks = table(parts, "context").query("name.str.contains('inner')")["name"].str.partition(";main;")
+    assert not stacks[2].eq("").any()
+    assert stacks[2].str.startswith("outer;inner").all()
+    assert stacks[2].nunique() > 1  # and what it calls
+
+
+def test_a_jump_to_a_function_or_to_code_without_symbols_is_a_tail_call():
+    address = np.arange(10, 70, 10).astype(np.uint64)
+    lines = pd.DataFrame({"function": ["f", "f", "f.cold", "[libc.so.6]", "[libc.so.6]", ""]})
+    found = tail_calls(address, lines, np.array([10, 30, 40], np.uint64), ["f", "f.cold", "[libc.so.6]"])
+    assert found.tolist() == [True, False, False, True, True, True]

@@ -14,14 +14,16 @@ CALL, RETURN = Instruction(flags=Flag.BRANCH | Flag.CALL), Instruction(flags=Fla
 CODE = [PLAIN, CALL, JUMP, RETURN] * 4
 
 
-def stacks_of(executed, part=None):
-    """Return the functions of each executed instruction from the outermost on, as text."""
+def stacks_of(executed, part=None, unknown=None):
+    """Return the functions of each executed instruction from the outermost on, as text; `unknown` is one of which no
+    way back to a frame can be told.
+    """
     program = Program(CODE)
     for number in executed:
         program.execute(number)
     static, chunk = program.static(), program.chunk()
     place = np.arange(len(CODE))
-    tree = CallTree(static, place // 4 + 1, place % 4 == 0)
+    tree = CallTree(static, place // 4 + 1, (place % 4 == 0) | (place // 4 + 1 == unknown))
     part = part or len(chunk)
     nodes = np.concatenate([tree.observe(chunk.part(b, min(b + part, len(chunk)))) for b in range(0, len(chunk), part)])
     parent, function = tree.tree()
@@ -55,6 +57,13 @@ def test_a_tail_call_takes_the_place_of_its_caller():
 def test_a_tail_call_of_an_outer_function_is_no_way_back_to_it():
     # 3 jumps to where 1 begins
     assert stacks_of([1, 4, 5, 8, 10, 0]) == ["1", "12", "12", "123", "123", "121"]
+
+
+def test_a_jump_into_code_without_symbols_is_a_tail_call():
+    # 1, as a stripped library, calls 2, which calls a stub 3 that jumps to another function of the library
+    run = [1, 4, 5, 8, 10, 2, 3, 6, 7, 2]
+    assert stacks_of(run, unknown=1) == ["1", "12", "12", "123", "123", "121", "121", "12", "12", "1"]
+    assert stacks_of(run)[5] == "1"
 
 
 def test_a_trace_that_begins_within_a_function_returns_beyond_its_start():
