@@ -191,7 +191,6 @@ class Parts:
             function = names[self.function[header]]
             line = self.lines.iloc[latch if self.lines["line"].iloc[latch] else header]
             where = f"{Path(line['file']).name}:{line['line']}" if line["line"] else f"{self._offset(header)}"
-            iterations = int(self.statics.instructions[header])
             rows.append(
                 (
                     f"{function} {where}",
@@ -200,8 +199,8 @@ class Parts:
                     int(line["line"]),
                     int(self.instructions.address[header]),
                     int(loops.depth[number]),
-                    iterations,
-                    max(iterations - int(loops.repeats[number]), 0),  # a call that never returns counts as a repeat
+                    int(self.statics.instructions[header]),
+                    int(loops.entries[number]),
                 )
             )
         rows += [(f"{name} (no loop)", name, "", 0, 0, 0, 0, 0) for name in self.functions]

@@ -63,6 +63,19 @@ def test_loops_are_those_of_the_source(small_model, both, costs):
     assert len(loops) == 4
 
 
+def test_entries_do_not_need_every_repeat(both, costs):
+    """A sample of the run misses the edges behind its units."""
+    parts = both[0]
+    back = parts.edges.source >= parts.edges.target
+    fewer = replace(
+        parts, edges=parts.edges._replace(times=np.where(back, parts.edges.times // 2 + 1, parts.edges.times))
+    )
+    frame = profile(fewer, costs, "loop")
+    loops = frame[frame["file"].str.endswith("parts.c")].set_index(["function", "line"])
+    inner = loops.loc[("divide", line_of("k <= 3"))]
+    assert (inner["entries"], inner["iterations"]) == (50, 150)
+
+
 def test_ratio_is_of_seconds(small_model, both, machines, costs):
     frame = profile(both[0], costs, "class")
     base, other = machines

@@ -54,20 +54,20 @@ def test_nested_loops_and_their_iterations():
     assert found.latch.tolist() == [3, 4]
     assert found.depth.tolist() == [2, 1]
     assert found.parent.tolist() == [1, -1]
-    assert found.repeats.tolist() == [4, 1]
+    assert found.entries.tolist() == [2, 1]
     assert found.innermost.tolist() == [-1, 1, 0, 0, 1, -1]
 
 
 def test_two_back_edges_to_one_header_are_one_loop():
     found = loops_of([PLAIN, BRANCH, BRANCH, PLAIN], [0, 1, 0, 1, 2, 0, 1, 2, 3])
     assert found.header.tolist() == [0]
-    assert found.repeats.tolist() == [2]
+    assert found.entries.tolist() == [1]
     assert found.innermost.tolist() == [0, 0, 0, -1]
 
 
 def test_the_latch_is_the_back_edge_taken_most_often():
     found = loops_of([PLAIN, BRANCH, BRANCH, PLAIN], [0, 1, 0, 1, 0, 1, 2, 0, 1, 2, 3])
-    assert (found.header.tolist(), found.latch.tolist(), found.repeats.tolist()) == ([0], [1], [3])
+    assert (found.header.tolist(), found.latch.tolist(), found.entries.tolist()) == ([0], [1], [1])
 
 
 def test_a_call_into_a_cycle_is_an_entry_of_it():
@@ -80,7 +80,7 @@ def test_a_call_into_a_cycle_is_an_entry_of_it():
 def test_a_loop_of_one_instruction():
     found = loops_of([PLAIN, BRANCH, PLAIN], [0, 1, 1, 1, 2])
     assert found.header.tolist() == found.latch.tolist() == [1]
-    assert found.repeats.tolist() == [2]
+    assert found.entries.tolist() == [1]
 
 
 def test_a_loop_goes_on_behind_a_call_and_does_not_hold_what_it_calls():
@@ -111,7 +111,26 @@ def test_a_trace_that_begins_within_a_loop():
     assert found.innermost.tolist() == [0, 0, 0]
 
 
-def test_a_loop_that_goes_on_behind_a_call_repeats_as_often_as_it_is_called():
+def test_a_loop_that_goes_on_behind_a_call_is_entered_once():
     """The code of `while (g()) h()`: from the call of h on to the test, of which a call is a part."""
     found = loops_of([PLAIN, PLAIN, CALL, BRANCH, PLAIN, RETURN], [0, 3, 1, 2, 5, 3, 1, 2, 5, 3, 4], [1, 1, 1, 1, 1, 2])
-    assert found.repeats.tolist() == [2]
+    assert found.entries.tolist() == [1]
+
+
+def test_a_call_that_never_returns_does_not_go_on_behind_itself():
+    # 1 jumps over the call 2 of 6 to the loop 3 … 4, and 4 to 2 in the end
+    code = [PLAIN, BRANCH, CALL, PLAIN, BRANCH, RETURN, PLAIN]
+    found = loops_of(code, [0, 1, 3, 4, 3, 4, 2, 6], [1, 1, 1, 1, 1, 1, 2])
+    assert found.header.tolist() == [3]
+    assert (found.entries.tolist(), found.depth.tolist()) == ([1], [1])
+    assert found.innermost.tolist() == [-1, -1, -1, 0, 0, -1, -1]
+
+
+def test_a_signal_does_not_enter_the_loop_that_it_interrupts():
+    # The handler 4 … 5 comes between 2 and 1 of the loop, twice.
+    system_call = Instruction(flags=Flag.SYSCALL)
+    code = [PLAIN, PLAIN, BRANCH, PLAIN, PLAIN, system_call]
+    signal = [4, 5]
+    for function in ([1, 1, 1, 1, 2, 2], [1] * 6):
+        found = loops_of(code, [0, 1, 2, *signal, 1, 2, 1, 2, *signal, 1, 2, 3], function)
+        assert (found.header.tolist(), found.entries.tolist()) == ([1], [1])
