@@ -22,7 +22,7 @@ from support.errors import InputError
 from tracegen.binary.source_lines import source_lines
 from tracegen.control_flow.basic_blocks import BlockVectors
 from tracegen.control_flow.call_tree import CallTree
-from tracegen.control_flow.edges import EdgeCounter, Edges
+from tracegen.control_flow.edges import NO_EDGES, EdgeCounter, Edges
 from tracegen.control_flow.loops import Loops, find_loops
 from tracegen.control_flow.phases import choose
 from tracegen.decode import decode
@@ -64,6 +64,7 @@ class Parts:
     contexts: Sums  # by node of the calling-context tree
     context_parent: NDArray[np.int64]  # [K], -1 of the root
     context_function: NDArray[np.int64]  # [K] index of `functions`
+    landings: Edges = NO_EDGES  # of calls that were left (`CallTree.landings`)
     cut_short: str = ""  # a line on the signal that ended the program
 
     @cached_property
@@ -83,7 +84,7 @@ class Parts:
 
     @cached_property
     def loops(self) -> Loops:
-        return find_loops(self.instructions, self.edges, self.function)
+        return find_loops(self.instructions, self.edges, self.function, self.landings)
 
     @property
     def whole(self) -> NDArray[np.float64]:
@@ -313,5 +314,6 @@ class Grouping:
             contexts=contexts.merge(np.arange(len(contexts.instructions)), len(parent)),
             context_parent=parent,
             context_function=called,
+            landings=self._calls.landings(),
             cut_short=self._trace.cut_short,
         )

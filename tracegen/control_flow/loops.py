@@ -3,8 +3,8 @@
 A back edge goes to an instruction that dominates it; its natural loop is what reaches it without passing that header,
 and loops with one header are one (Aho, Lam, Sethi & Ullman, *Compilers*, 2nd ed., §9.6.6). Dominators by Cooper, Harvey
 & Kennedy, *A Simple, Fast Dominance Algorithm* (Rice University, 2001). The graph has only edges that the trace took,
-within one function; a call that returns goes on behind itself. A cycle with two entries (irreducible; Havlak, TOPLAS
-1997) is none.
+within one function; a call that returns goes on behind itself, one that throws where that is caught. A cycle with two
+entries (irreducible; Havlak, TOPLAS 1997) is none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tracegen.control_flow.edges import Edges
+from tracegen.control_flow.edges import NO_EDGES, Edges
 from uarch.instructions import Flag, StaticInstructions
 
 _CALL, _RETURN, _SYSCALL = int(Flag.CALL), int(Flag.RETURN), int(Flag.SYSCALL)
@@ -33,8 +33,13 @@ class Loops:
     innermost: NDArray[np.int64]  # [S] -1 outside loops
 
 
-def find_loops(instructions: StaticInstructions, edges: Edges, function: NDArray[np.integer]) -> Loops:
-    """The loops in `edges`; `function` [S] numbers each instruction's function, loops do not cross functions."""
+def find_loops(
+    instructions: StaticInstructions, edges: Edges, function: NDArray[np.integer], landings: Edges = NO_EDGES
+) -> Loops:
+    """The loops in `edges`; `function` [S] numbers each instruction's function, loops do not cross functions.
+
+    `landings`, from calls that were left to where control came in their function, count where nothing else goes to.
+    """
     flags = instructions.flags
     through = instructions.address + instructions.length
     calling, returning = (flags[edges.source] & _CALL) != 0, (flags[edges.source] & _RETURN) != 0
@@ -48,9 +53,10 @@ def find_loops(instructions: StaticInstructions, edges: Edges, function: NDArray
     returned &= function[before] == function[after]
     behind, place = np.unique(after[returned], return_inverse=True)
     times = np.bincount(place, edges.times[returned], len(behind)).astype(np.int64)
-    source = np.concatenate([edges.source[inside], behind - 1])
-    target = np.concatenate([edges.target[inside], behind])
-    count = np.concatenate([edges.times[inside], times])
+    pads = ~np.isin(landings.target, np.concatenate([edges.target[inside], behind, entered]))
+    source = np.concatenate([edges.source[inside], behind - 1, landings.source[pads]])
+    target = np.concatenate([edges.target[inside], behind, landings.target[pads]])
+    count = np.concatenate([edges.times[inside], times, landings.times[pads]])
     arrived = np.bincount(edges.target[~resuming], edges.times[~resuming], len(instructions)).astype(np.int64)
 
     executed = np.unique(np.concatenate([edges.source, edges.target, source]))

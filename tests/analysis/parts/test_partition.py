@@ -100,3 +100,13 @@ def test_a_jump_to_a_function_or_to_code_without_symbols_is_a_tail_call():
     lines = pd.DataFrame({"function": ["f", "f", "f.cold", "[libc.so.6]", "[libc.so.6]", ""]})
     found = tail_calls(address, lines, np.array([10, 30, 40], np.uint64), ["f", "f.cold", "[libc.so.6]"])
     assert found.tolist() == [True, False, False, True, True, True]
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O2"])
+def test_a_loop_that_catches_exceptions_is_one(level, tmp_path):
+    parts = parts_of(tmp_path, CATCHES, level, compiler="g++")
+    loops = table(parts, "loop").query("function == 'work(int)' and depth > 0")
+    assert loops[["depth", "entries"]].to_numpy().tolist() == [[1, 1]]
+    assert loops["iterations"].item() == 100 + (level == "-O0")  # the test at its head
+    catch = parts.lines[parts.lines["line"].eq(CATCHES.splitlines().index("        catch (int e) { sum -= e; }") + 1)]
+    assert len(catch) and (parts.loops.innermost[catch.index] >= 0).all()

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.uarch.programs import Instruction, Program
-from tracegen.control_flow.edges import EdgeCounter
+from tracegen.control_flow.edges import EdgeCounter, Edges
 from tracegen.control_flow.loops import find_loops
 from uarch.instructions import Flag
 
@@ -13,7 +13,7 @@ RETURN = Instruction(flags=Flag.BRANCH | Flag.RETURN)
 PLAIN = Instruction()
 
 
-def loops_of(instructions, executed, function=None, part=None):
+def loops_of(instructions, executed, function=None, part=None, landings=()):
     program = Program(list(instructions))
     for number in executed:
         program.execute(number)
@@ -21,7 +21,8 @@ def loops_of(instructions, executed, function=None, part=None):
     counter = EdgeCounter(len(static))
     for begin in range(0, len(chunk), part or len(chunk)):
         counter.observe(chunk.part(begin, min(begin + (part or len(chunk)), len(chunk))))
-    return find_loops(static, counter.edges(), np.array(function or [0] * len(instructions)))
+    landed = Edges(*np.array(landings, np.int64).reshape(-1, 3).T)
+    return find_loops(static, counter.edges(), np.array(function or [0] * len(instructions)), landed)
 
 
 def test_edges_are_counted_across_parts():
@@ -124,6 +125,22 @@ def test_a_call_that_never_returns_does_not_go_on_behind_itself():
     assert found.header.tolist() == [3]
     assert (found.entries.tolist(), found.depth.tolist()) == ([1], [1])
     assert found.innermost.tolist() == [-1, -1, -1, 0, 0, -1, -1]
+
+
+def test_a_loop_holds_the_landing_pad_of_a_call_within_it():
+    # The loop 1 … 3 calls 6; once 7 jumps to the pad 5, which goes on at 3.
+    code = [PLAIN, PLAIN, CALL, BRANCH, RETURN, BRANCH, PLAIN, BRANCH, RETURN]
+    again, thrown = [1, 2, 6, 8, 3], [1, 2, 6, 7, 5, 3]
+    found = loops_of(code, [0, *again, *thrown, *again, 4], [1] * 6 + [2] * 3, landings=[(2, 5, 1)])
+    assert (found.header.tolist(), found.entries.tolist()) == ([1], [1])
+    assert found.innermost.tolist() == [-1, 0, 0, 0, -1, 0, -1, -1, -1]
+
+
+def test_a_landing_where_a_call_returned_is_no_edge():
+    # 0 is setjmp's call, 2 that of 5, from where longjmp goes behind the former, once
+    code = [CALL, PLAIN, CALL, RETURN, RETURN, BRANCH]
+    found = loops_of(code, [0, 4, 1, 2, 5, 1, 3], [1] * 4 + [2, 3], landings=[(2, 1, 1)])
+    assert len(found.header) == 0
 
 
 def test_a_signal_does_not_enter_the_loop_that_it_interrupts():
