@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from analysis.parts.costs import Costs
 from analysis.parts.partition import Parts, require_partition, source, without_clone
-from analysis.questions.profile import columns, stack_of
+from analysis.questions.profile import columns, part_named, stack_of
 from analysis.results.figure import Axis, Bars, Figure, Panel, distinct
 from analysis.results.headline import Headline, count, percent
 from analysis.results.page import Section
@@ -50,7 +50,7 @@ def headline(frame: pd.DataFrame, old: Parts, new: Parts, costs: Costs, by: str)
     part = float(most[f"difference.{machine}"])
     sentence = f"{new.program} takes {count(after)} cycles on {machine}, {old.program} {count(before)}. "
     if part:
-        sentence += f"The {by} {most['name']} changed most, by {_sign(part)}{count(abs(part))} cycles"
+        sentence += f"{part_named(by, str(most['name']))} changed most, by {_sign(part)}{count(abs(part))} cycles"
         if costs.has_stacks:
             cause = str(most[f"cause.{machine}"])
             sentence += f"; {cause} by {_sign(part)}{count(abs(float(most[f'stack.{machine}.{cause}'])))}"

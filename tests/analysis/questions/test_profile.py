@@ -13,6 +13,7 @@ from analysis.parts import flame
 from analysis.parts.costs import predicted
 from analysis.parts.partition import PARTITIONS
 from analysis.parts.predicted_parts import collect
+from analysis.questions import difference
 from analysis.questions.profile import annotate, annotation_text, plot, profile, profile_text, result, to_json
 from analysis.results.page import Section, write_page
 from support.errors import InputError
@@ -223,6 +224,23 @@ def test_a_trace_that_does_not_is_predicted(budget, told, small_model, traces, w
 def test_parts_by_time_are_never_of_live_points(small_model, traces):
     found = pv.profile(traces[0], "base", "interval", budget=1e-9, model=small_model)
     assert found.table["instructions"].sum() == pv.load(traces[0]).instructions
+
+
+def test_the_headline_tells_a_loop_or_line_from_code_outside(small_model, both, costs):
+    parts = both[0]
+    only = parts.function == parts.functions.index("recursive")  # has lines, and no loop
+    vectors = np.outer(only & parts.executed, costs.machine_vectors[0])
+    chosen = replace(parts, statics=replace(parts.statics, vectors=vectors))
+    bare = replace(chosen, lines=chosen.lines.assign(file="", line=0))
+    for odd, by, named in (
+        (chosen, "loop", "Code of recursive outside loops takes"),
+        (chosen, "line", "The line parts.c:"),
+        (bare, "line", "Code of recursive without lines takes"),
+    ):
+        assert result(odd, costs, by).headline().sentence.startswith(named)
+    none = replace(parts, statics=replace(parts.statics, vectors=np.zeros_like(vectors)))
+    changed = difference.result(none, chosen, costs, "loop").headline()
+    assert ". Code of recursive outside loops changed most, by +" in changed.sentence
 
 
 def test_a_stripped_program_says_what_is_missing(small_model, traces, tmp_path):
