@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from analysis.parts.costs import Costs
 from perfvec.representation.sums import Sums
 from support.errors import InputError
-from tracegen.binary.source_lines import source_lines
+from tracegen.binary.source_lines import Located, source_lines
 from tracegen.control_flow.basic_blocks import BlockVectors
 from tracegen.control_flow.call_tree import CallTree
 from tracegen.control_flow.edges import NO_EDGES, EdgeCounter, Edges
@@ -34,7 +34,7 @@ OF_A_WHOLE = ("context", "interval", "phase")  # those that a sample does not kn
 INTERVALS = 50  # of a trace, where the user does not say how long one is
 UNKNOWN = "[unknown]"  # code that no symbol covers
 # Names that a compiler makes of one, as symbols and demangled; what GCC moves out of a function stays part of it.
-_CLONES = r"(\.({0})(\.\d+)*| \[clone \.({0})(\.\d+)*\])+$"
+_CLONES = r"(\.({0})(\.\d+)*| \[clone \.({0})(\.\d+)*\])+(?=( \(\d+\))?$)"
 _COLD = re.compile(_CLONES.format("cold"))
 _CLONE = re.compile(_CLONES.format("constprop|isra|part|cold|lto_priv|llvm"))
 
@@ -55,7 +55,7 @@ class Parts:
     isa: str
     code: NDArray[np.uint8]  # [S, 16]
     instructions: StaticInstructions
-    lines: pd.DataFrame  # [S] of source_lines
+    lines: pd.DataFrame  # [S] of located
     edges: Edges
     statics: Sums  # by static instruction
     intervals: Sums
@@ -238,6 +238,20 @@ def require_partition(partition: str, valid: Sequence[str] = PARTITIONS) -> None
         raise InputError(f"--by {partition!r} must be one of {', '.join(valid)}")
 
 
+def located(program: Located) -> pd.DataFrame:
+    """`source_lines`, and functions of one name told apart in the order of addresses: `f`, `f (2)`."""
+    lines = source_lines(program)
+    begin, _, names = program.symbols()
+    count: dict[str, int] = {}
+    distinct = np.array([*names, ""], object)
+    for k, name in enumerate(names):
+        count[name] = count.get(name, 0) + 1
+        if count[name] > 1 and not name.startswith("["):
+            distinct[k] = f"{name} ({count[name]})"
+    covering = np.searchsorted(begin, lines["address"].to_numpy(np.uint64), "right") - 1
+    return lines.assign(function=distinct[np.where(lines["function"] == "", -1, covering)])
+
+
 def functions_of(lines: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
     """Return [S] the number of each instruction's function, and the names by number."""
     names = [_COLD.sub("", name) or UNKNOWN for name in lines["function"]]
@@ -279,7 +293,7 @@ class Grouping:
         self.instructions = decode(trace.address, trace.code, trace.isa)
         self._trace, self._start = trace, start
         self._interval = interval or max(-(-count // INTERVALS), 1)
-        self._lines = source_lines(trace)
+        self._lines = located(trace)
         self._edges = EdgeCounter(len(self.instructions))
         self._blocks = BlockVectors(self.instructions, self._interval)
         function, _ = functions_of(self._lines)

@@ -1,6 +1,7 @@
 """Parts of programs whose functions, loops and calls can be counted by hand."""
 
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -38,6 +39,25 @@ __attribute__((noinline)) long outer(int m) {
 int main(void) { return printf("%ld\\n", outer(20)) < 0; }
 """
 
+SUMS = """
+static __attribute__((noinline)) long helper(long n) {
+    long sum = 0;
+    for (long i = 0; i < n; i++) sum += i * 3;
+    return sum;
+}
+long fx(long n) { return helper(n) + 1; }
+"""
+HASHES = """
+static __attribute__((noinline)) long helper(long n) {
+    long sum = 1;
+    for (long i = 0; i < n; i++) sum ^= sum * i + (sum >> 3);
+    return sum;
+}
+__attribute__((noinline)) long fy(long n) { return helper(n) + 1; }
+long fx(long n);
+int main(void) { return fx(100) == fy(30) + fy(40); }
+"""
+
 
 def parts_of(folder, source, *flags, compiler="gcc"):
     """Compile a program, trace it, and take it apart."""
@@ -71,6 +91,8 @@ def table(parts, by):
             "work(int) [clone .llvm.123] [clone .lto_priv.0]",
             "work(int)",
         ),
+        ("f.cold (2)", "f (2)", "f (2)"),
+        ("f.constprop.0 (2)", "f.constprop.0 (2)", "f (2)"),
         ("cold", "cold", "cold"),
     ],
 )
@@ -110,3 +132,16 @@ def test_a_loop_that_catches_exceptions_is_one(level, tmp_path):
     assert loops["iterations"].item() == 100 + (level == "-O0")  # the test at its head
     catch = parts.lines[parts.lines["line"].eq(CATCHES.splitlines().index("        catch (int e) { sum -= e; }") + 1)]
     assert len(catch) and (parts.loops.innermost[catch.index] >= 0).all()
+
+
+def test_functions_of_one_name_are_told_apart(tmp_path):
+    (tmp_path / "sums.c").write_text(SUMS)
+    parts = parts_of(tmp_path, HASHES, "-O1", tmp_path / "sums.c")
+    loops = table(parts, "loop").query("depth > 0").set_index("function")
+    assert [Path(loops.loc[name, "file"]).name for name in ("helper", "helper (2)")] == ["sums.c", "program.c"]
+    assert loops.loc["helper", ["iterations", "entries"]].tolist() == [100, 1]
+    assert loops.loc["helper (2)", ["iterations", "entries"]].tolist() == [70, 2]
+    assert {"helper", "helper (2)"} <= set(table(parts, "function")["name"])
+    stacks = table(parts, "context")["name"]
+    assert stacks.str.endswith(";fx;helper").sum() == stacks.str.endswith(";fy;helper (2)").sum() == 1
+    assert "helper (2)+0x0" in set(table(parts, "instruction")["name"])
