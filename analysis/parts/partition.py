@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from analysis.parts.costs import Costs
 from perfvec.representation.sums import Sums
 from support.errors import InputError
-from tracegen.binary.source_lines import source_lines
+from tracegen.binary.source_lines import Located, source_lines
 from tracegen.control_flow.basic_blocks import BlockVectors
 from tracegen.control_flow.call_tree import CallTree
-from tracegen.control_flow.edges import EdgeCounter, Edges
+from tracegen.control_flow.edges import NO_EDGES, EdgeCounter, Edges
 from tracegen.control_flow.loops import Loops, find_loops
 from tracegen.control_flow.phases import choose
 from tracegen.decode import decode
@@ -33,7 +33,10 @@ PARTITIONS = ("function", "line", "loop", "class", "instruction", "context", "in
 OF_A_WHOLE = ("context", "interval", "phase")  # those that a sample does not know
 INTERVALS = 50  # of a trace, where the user does not say how long one is
 UNKNOWN = "[unknown]"  # code that no symbol covers
-_COLD = re.compile(r"\.cold(\.\d+)?$")  # what GCC moves out of a function stays part of it
+# Names that a compiler makes of one, as symbols and demangled; what GCC moves out of a function stays part of it.
+_CLONES = r"(\.({0})(\.\d+)*| \[clone \.({0})(\.\d+)*\])+(?=( \(\d+\))?$)"
+_COLD = re.compile(_CLONES.format("cold"))
+_CLONE = re.compile(_CLONES.format("constprop|isra|part|cold|lto_priv|llvm"))
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Parts:
     isa: str
     code: NDArray[np.uint8]  # [S, 16]
     instructions: StaticInstructions
-    lines: pd.DataFrame  # [S] of source_lines
+    lines: pd.DataFrame  # [S] of located
     edges: Edges
     statics: Sums  # by static instruction
     intervals: Sums
@@ -61,6 +64,7 @@ class Parts:
     contexts: Sums  # by node of the calling-context tree
     context_parent: NDArray[np.int64]  # [K], -1 of the root
     context_function: NDArray[np.int64]  # [K] index of `functions`
+    landings: Edges = NO_EDGES  # of calls that were left (`CallTree.landings`)
     cut_short: str = ""  # a line on the signal that ended the program
 
     @cached_property
@@ -74,8 +78,13 @@ class Parts:
         return functions_of(self.lines)[1]
 
     @cached_property
+    def executed(self) -> NDArray[np.bool_]:
+        """[S] whether it has a part of the whole; live-points may estimate that it was executed 0 times, or fewer."""
+        return (self.statics.instructions != 0) | self.statics.vectors.any(axis=1)
+
+    @cached_property
     def loops(self) -> Loops:
-        return find_loops(self.instructions, self.edges, self.function)
+        return find_loops(self.instructions, self.edges, self.function, self.landings)
 
     @property
     def whole(self) -> NDArray[np.float64]:
@@ -109,7 +118,7 @@ class Parts:
             "instruction": self._by_instruction,
         }
         keys = labels[partition]()
-        executed = self.statics.instructions > 0
+        executed = self.executed
         columns = list(keys.columns)
         group = np.full(len(keys), 0, np.int64)
         group[executed] = keys[executed].groupby(columns, sort=False).ngroup()
@@ -183,7 +192,6 @@ class Parts:
             function = names[self.function[header]]
             line = self.lines.iloc[latch if self.lines["line"].iloc[latch] else header]
             where = f"{Path(line['file']).name}:{line['line']}" if line["line"] else f"{self._offset(header)}"
-            iterations = int(self.statics.instructions[header])
             rows.append(
                 (
                     f"{function} {where}",
@@ -192,8 +200,8 @@ class Parts:
                     int(line["line"]),
                     int(self.instructions.address[header]),
                     int(loops.depth[number]),
-                    iterations,
-                    max(iterations - int(loops.repeats[number]), 0),  # a call that never returns counts as a repeat
+                    int(self.statics.instructions[header]),
+                    int(loops.entries[number]),
                 )
             )
         rows += [(f"{name} (no loop)", name, "", 0, 0, 0, 0, 0) for name in self.functions]
@@ -230,12 +238,42 @@ def require_partition(partition: str, valid: Sequence[str] = PARTITIONS) -> None
         raise InputError(f"--by {partition!r} must be one of {', '.join(valid)}")
 
 
+def located(program: Located) -> pd.DataFrame:
+    """`source_lines`, and functions of one name told apart in the order of addresses: `f`, `f (2)`."""
+    lines = source_lines(program)
+    begin, _, names = program.symbols()
+    count: dict[str, int] = {}
+    distinct = np.array([*names, ""], object)
+    for k, name in enumerate(names):
+        count[name] = count.get(name, 0) + 1
+        if count[name] > 1 and not name.startswith("["):
+            distinct[k] = f"{name} ({count[name]})"
+    covering = np.searchsorted(begin, lines["address"].to_numpy(np.uint64), "right") - 1
+    return lines.assign(function=distinct[np.where(lines["function"] == "", -1, covering)])
+
+
 def functions_of(lines: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
     """Return [S] the number of each instruction's function, and the names by number."""
     names = [_COLD.sub("", name) or UNKNOWN for name in lines["function"]]
     known = [UNKNOWN, *dict.fromkeys(name for name in names if name != UNKNOWN)]
     number = {name: index for index, name in enumerate(known)}
     return np.array([number[name] for name in names], np.int64), known
+
+
+def tail_calls(
+    address: NDArray[np.uint64], lines: pd.DataFrame, begin: NDArray[np.uint64], symbols: Sequence[str]
+) -> NDArray[np.bool_]:
+    """[S] whether a jump there from another function is a tail call, no way back to a frame: where a function begins,
+    and in code without symbols, of whose frames none can be told.
+    """
+    cold = np.array([_COLD.search(name) is not None for name in symbols], bool)
+    placeholder = lines["function"].str.startswith("[") | lines["function"].eq("")
+    return np.isin(address, begin[~cold]) | placeholder.to_numpy(bool)
+
+
+def without_clone(name: str) -> str:
+    """Return the function that a compiler's clone is of: `f` for `f.constprop.0`."""
+    return _CLONE.sub("", name)
 
 
 def source(costs: Costs, *parts: Parts) -> str:
@@ -255,11 +293,12 @@ class Grouping:
         self.instructions = decode(trace.address, trace.code, trace.isa)
         self._trace, self._start = trace, start
         self._interval = interval or max(-(-count // INTERVALS), 1)
-        self._lines = source_lines(trace)
+        self._lines = located(trace)
         self._edges = EdgeCounter(len(self.instructions))
         self._blocks = BlockVectors(self.instructions, self._interval)
         function, _ = functions_of(self._lines)
-        self._calls = CallTree(self.instructions, function, np.isin(trace.address, trace.symbols()[0]))
+        begin, _, names = trace.symbols()
+        self._calls = CallTree(self.instructions, function, tail_calls(trace.address, self._lines, begin, names))
 
     def groups(self, chunk: Chunk) -> list[NDArray[np.int64]]:
         """Return [n] each instruction's static one, interval and context; call it once a chunk, in order."""
@@ -289,5 +328,6 @@ class Grouping:
             contexts=contexts.merge(np.arange(len(contexts.instructions)), len(parent)),
             context_parent=parent,
             context_function=called,
+            landings=self._calls.landings(),
             cut_short=self._trace.cut_short,
         )

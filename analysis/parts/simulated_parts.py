@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from analysis.parts.costs import Costs, simulated
-from analysis.parts.partition import Grouping, Parts, functions_of
+from analysis.parts.partition import Grouping, Parts, functions_of, located
 from analysis.programs.opened import opened
 from analysis.programs.span import Span, timed
 from perfvec.representation.sums import Sums
 from support.errors import InputError
-from tracegen.binary.source_lines import source_lines
 from tracegen.control_flow.edges import Edges
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import UNIT, LivePoints, is_live_points, load
@@ -72,7 +71,7 @@ def sampled(
     ) as bar:
         stacks, executed = simulator.by_instruction(machines, threads, done=bar.update)
     statics = Sums(np.hstack(list(stacks)), np.rint(executed).astype(np.int64))
-    lines = source_lines(points)
+    lines = located(points)
     function, names = functions_of(lines)
     each = statics.merge(function + 1, len(names) + 1)
     nothing = np.zeros((0, statics.vectors.shape[1]))

@@ -6,7 +6,6 @@ absent, so the differences add up to that of the whole.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.parts.costs import Costs
-from analysis.parts.partition import Parts, require_partition, source
-from analysis.questions.profile import columns, stack_of
+from analysis.parts.partition import Parts, require_partition, source, without_clone
+from analysis.questions.profile import columns, part_named, stack_of
 from analysis.results.figure import Axis, Bars, Figure, Panel, distinct
 from analysis.results.headline import Headline, count, percent
 from analysis.results.page import Section
@@ -25,7 +24,6 @@ from support.text import short
 from uarch.timing.stack import CAUSES
 
 PARTITIONS = ("function", "line", "loop", "class")
-_CLONE = re.compile(r"(\.(constprop|isra|part|cold|lto_priv|llvm)(\.\d+)?)+$")  # names that a compiler makes of one
 
 
 def result(old: Parts, new: Parts, costs: Costs, by: str = "function", *, rows: int = 20) -> Result:
@@ -52,7 +50,7 @@ def headline(frame: pd.DataFrame, old: Parts, new: Parts, costs: Costs, by: str)
     part = float(most[f"difference.{machine}"])
     sentence = f"{new.program} takes {count(after)} cycles on {machine}, {old.program} {count(before)}. "
     if part:
-        sentence += f"The {by} {most['name']} changed most, by {_sign(part)}{count(abs(part))} cycles"
+        sentence += f"{part_named(by, str(most['name']))} changed most, by {_sign(part)}{count(abs(part))} cycles"
         if costs.has_stacks:
             cause = str(most[f"cause.{machine}"])
             sentence += f"; {cause} by {_sign(part)}{count(abs(float(most[f'stack.{machine}.{cause}'])))}"
@@ -139,9 +137,9 @@ def _keys(labels: pd.DataFrame, by: str, same: dict[str, str]) -> list[str]:
     if by == "class":
         return list(labels["name"])
     if by == "function":
-        return [_CLONE.sub("", name) for name in labels["name"]]
+        return [without_clone(name) for name in labels["name"]]
     where = [f"{same[file]}:{line}" if line else "" for file, line in zip(labels["file"], labels["line"], strict=True)]
-    functions = [_CLONE.sub("", name) for name in labels["function"]]
+    functions = [without_clone(name) for name in labels["function"]]
     if by == "line":
         return [place or f"{function} (no line)" for place, function in zip(where, functions, strict=True)]
     keys = [""] * len(labels)

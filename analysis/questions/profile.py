@@ -92,7 +92,8 @@ def headline(parts: Parts, costs: Costs, frame: pd.DataFrame, by: str) -> Headli
     most = frame.iloc[int(frame[f"cycles.{machine}"].to_numpy(float).argmax())]
     share = float(most[f"share.{machine}"])
     whole = float(frame[f"cycles.{machine}"].sum())
-    name, named = str(most["name"]), f"The {by} {most['name']} takes"
+    name = str(most["name"])
+    named = f"{part_named(by, name)} takes"
     if by == "interval":
         name = f"instructions {int(most['first']):,} to {int(most['end']):,}"
         named = f"I{name[1:]} take"
@@ -110,6 +111,14 @@ def headline(parts: Parts, costs: Costs, frame: pd.DataFrame, by: str) -> Headli
     sentence += f". {_without_symbols(frame, costs)}".rstrip(".\n ")
     what = f"of the cycles in {short(name, 40)}"
     return Headline(percent(share), what, f"{sentence}.", source(costs, parts))
+
+
+def part_named(by: str, name: str) -> str:
+    """Return a part as a sentence begins with it: `The loop f a.c:3`, `Code of f outside loops`."""
+    for ending, where in ((" (no loop)", "outside loops"), (" (no line)", "without lines")):
+        if name.endswith(ending):
+            return f"Code of {name.removesuffix(ending)} {where}"
+    return f"The {by} {name}"
 
 
 def _without_symbols(frame: pd.DataFrame, costs: Costs) -> str:
@@ -295,7 +304,7 @@ def annotate(parts: Parts, costs: Costs, function: str) -> pd.DataFrame:
         raise InputError(
             f"the trace of {parts.program} has no function {function!r}{nearest(function, parts.functions)}"
         )
-    rows = np.flatnonzero((parts.function == parts.functions.index(function)) & (parts.statics.instructions > 0))
+    rows = np.flatnonzero((parts.function == parts.functions.index(function)) & parts.executed)
     if not len(rows):
         raise InputError(f"the trace of {parts.program} executes nothing of the function {function!r}")
     lines = parts.lines.iloc[rows]

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.jit import cached
+from tracegen.control_flow.edges import Edges
 from uarch.instructions import LAST, Chunk, Flag, StaticInstructions
 
 MOST_NODES = 1 << 15  # calls that would make more are charged to their caller
 MOST_DEPTH = 200  # likewise
+_MOST_LANDINGS = 1 << 12  # others are not told
 _CALL, _RETURN = int(Flag.CALL), int(Flag.RETURN)
 _PARENT, _FUNCTION, _DEPTH, _CHILD, _SIBLING = range(5)
 
@@ -24,8 +26,8 @@ _PARENT, _FUNCTION, _DEPTH, _CHILD, _SIBLING = range(5)
 class CallTree:
     """Fed with a trace's chunks; `observe` gives each instruction's node. Node 0 is the root and has no function.
 
-    `function` [S] numbers the functions; 0 is code of no known function. `entry` [S] marks their first instructions. A
-    function that calls itself stays in its node.
+    `function` [S] numbers the functions. `entry` [S] marks where a jump from another function is never a way back to a
+    frame, as where it begins. A function that calls itself stays in its node.
     """
 
     def __init__(
@@ -38,16 +40,15 @@ class CallTree:
         self._entry = entry
         self._nodes = np.full((MOST_NODES, 5), -1, np.int32)
         self._nodes[0, _DEPTH] = 0
-        self._return = np.zeros(1024, np.uint64)
-        self._frames = np.zeros((1024, 2), np.int32)  # node, function
-        self._state = np.array([1, -1], np.int64)  # nodes, top of the stack
+        self._frames = np.zeros((1024, 3), np.int32)  # node, function, the call that made it
+        self._landed = np.zeros((_MOST_LANDINGS, 3), np.int64)  # call, where control came to, times
+        self._state = np.array([1, -1, 0], np.int64)  # nodes, top of the stack, landings
 
     def observe(self, chunk: Chunk) -> NDArray[np.int64]:
         """[n] the node of each instruction of the next chunk."""
         deepest = self._state[1] + 2 + int(np.count_nonzero(self._flags[chunk.static_id] & _CALL))
-        if deepest > len(self._return):
-            more = max(int(deepest), 2 * len(self._return)) - len(self._return)
-            self._return = np.pad(self._return, (0, more))
+        if deepest > len(self._frames):
+            more = max(int(deepest), 2 * len(self._frames)) - len(self._frames)
             self._frames = np.pad(self._frames, ((0, more), (0, 0)))
         node = np.empty(len(chunk), np.int64)
         _walk(
@@ -59,8 +60,8 @@ class CallTree:
             self._function,
             self._entry,
             self._nodes,
-            self._return,
             self._frames,
+            self._landed,
             self._state,
             node,
         )
@@ -70,6 +71,10 @@ class CallTree:
         """Parent [K] (-1 for the root; a parent comes before its children) and function [K] of each node."""
         nodes = self._nodes[: self._state[0]].astype(np.int64)
         return nodes[:, _PARENT], nodes[:, _FUNCTION]
+
+    def landings(self) -> Edges:
+        """From the calls that were left by longjmp or an exception to where control came in their function."""
+        return Edges(*self._landed[: self._state[2]].T.copy())
 
 
 @cached()
@@ -105,6 +110,17 @@ def _enter(
     state[1] = top
 
 
+@cached()
+def _land(landed: NDArray[np.int64], state: NDArray[np.int64], call: int, there: int) -> None:
+    at = 0
+    while at < state[2] and (landed[at, 0] != call or landed[at, 1] != there):
+        at += 1
+    if at < len(landed):
+        landed[at, 0], landed[at, 1] = call, there
+        landed[at, 2] += 1
+        state[2] = max(state[2], at + 1)
+
+
 @cached(nogil=True)
 def _walk(
     static_id: NDArray[np.uint32],
@@ -115,8 +131,8 @@ def _walk(
     function: NDArray[np.int32],
     entry: NDArray[np.bool_],
     nodes: NDArray[np.int32],
-    expected: NDArray[np.uint64],
     frames: NDArray[np.int32],
+    landed: NDArray[np.int64],
     state: NDArray[np.int64],
     node: NDArray[np.int64],
 ) -> None:
@@ -130,12 +146,12 @@ def _walk(
             return
         there = function[following]
         if flags[here] & _CALL:
-            expected[top + 1] = through[here]
+            frames[top + 1, 2] = here
             _enter(nodes, frames, state, top + 1, there)
             continue
         back = top
         if flags[here] & _RETURN:
-            while back > 0 and expected[back] != address[following]:
+            while back > 0 and through[frames[back, 2]] != address[following]:
                 back -= 1
             if back > 0:
                 back -= 1
@@ -146,12 +162,13 @@ def _walk(
             back = top
         if there == frames[top, 1]:
             continue
-        if there != 0 and not entry[following]:
+        if not entry[following]:
             while back >= 0 and frames[back, 1] != there:
                 back -= 1
         else:
             back = -1
         if back >= 0:
+            _land(landed, state, frames[back + 1, 2], following)
             state[1] = back
         else:
             _enter(nodes, frames, state, top, there)

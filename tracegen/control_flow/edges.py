@@ -18,6 +18,9 @@ class Edges(NamedTuple):
     times: NDArray[np.int64]  # [E] executed
 
 
+NO_EDGES = Edges(*(np.empty(0, np.int64) for _ in range(3)))
+
+
 class EdgeCounter:
     """Fed with a trace's chunks; memory grows with the distinct edges."""
 

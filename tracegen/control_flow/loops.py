@@ -3,7 +3,8 @@
 A back edge goes to an instruction that dominates it; its natural loop is what reaches it without passing that header,
 and loops with one header are one (Aho, Lam, Sethi & Ullman, *Compilers*, 2nd ed., §9.6.6). Dominators by Cooper, Harvey
 & Kennedy, *A Simple, Fast Dominance Algorithm* (Rice University, 2001). The graph has only edges that the trace took,
-within one function; a call goes on behind itself. A cycle with two entries (irreducible; Havlak, TOPLAS 1997) is none.
+within one function; a call that returns goes on behind itself, one that throws where that is caught. A cycle with two
+entries (irreducible; Havlak, TOPLAS 1997) is none.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tracegen.control_flow.edges import Edges
+from tracegen.control_flow.edges import NO_EDGES, Edges
 from uarch.instructions import Flag, StaticInstructions
 
-_CALL, _RETURN = int(Flag.CALL), int(Flag.RETURN)
+_CALL, _RETURN, _SYSCALL = int(Flag.CALL), int(Flag.RETURN), int(Flag.SYSCALL)
 
 
 @dataclass(frozen=True)
@@ -28,23 +29,37 @@ class Loops:
     latch: NDArray[np.int64]  # [L] source of the back edge that was taken most often
     parent: NDArray[np.int64]  # [L] the loop around it, -1 for none
     depth: NDArray[np.int64]  # [L] 1 for an outermost loop
-    repeats: NDArray[np.int64]  # [L] times a back edge was taken: all iterations but the first of each entry
+    entries: NDArray[np.int64]  # [L] times control came to the header from outside, at least 1
     innermost: NDArray[np.int64]  # [S] -1 outside loops
 
 
-def find_loops(instructions: StaticInstructions, edges: Edges, function: NDArray[np.integer]) -> Loops:
-    """The loops in `edges`; `function` [S] numbers each instruction's function, loops do not cross functions."""
-    flags = instructions.flags
-    leaves = (flags & (_CALL | _RETURN)) != 0
-    inside = ~leaves[edges.source] & (function[edges.source] == function[edges.target])
-    entered = np.unique(edges.target[(flags[edges.source] & _CALL) != 0])
-    calls, behind = _behind_calls(instructions, np.unique(edges.source[(flags[edges.source] & _CALL) != 0]), function)
-    source = np.concatenate([edges.source[inside], calls])
-    target = np.concatenate([edges.target[inside], behind])
-    called = np.bincount(edges.source, edges.times, minlength=len(instructions)).astype(np.int64)
-    count = np.concatenate([edges.times[inside], called[calls]])
+def find_loops(
+    instructions: StaticInstructions, edges: Edges, function: NDArray[np.integer], landings: Edges = NO_EDGES
+) -> Loops:
+    """The loops in `edges`; `function` [S] numbers each instruction's function, loops do not cross functions.
 
-    executed = np.unique(np.concatenate([edges.source, edges.target]))
+    `landings`, from calls that were left to where control came in their function, count where nothing else goes to.
+    """
+    flags = instructions.flags
+    through = instructions.address + instructions.length
+    calling, returning = (flags[edges.source] & _CALL) != 0, (flags[edges.source] & _RETURN) != 0
+    # Behind a signal control is back where it was interrupted, and that is no entry.
+    resuming = ((flags[edges.source] & _SYSCALL) != 0) & (through[edges.source] != instructions.address[edges.target])
+    inside = ~(calling | returning | resuming) & (function[edges.source] == function[edges.target])
+    entered = np.unique(edges.target[calling])
+    # A call goes on behind itself where something returned there.
+    before, after = np.maximum(edges.target - 1, 0), edges.target
+    returned = returning & ((flags[before] & _CALL) != 0) & (through[before] == instructions.address[after])
+    returned &= function[before] == function[after]
+    behind, place = np.unique(after[returned], return_inverse=True)
+    times = np.bincount(place, edges.times[returned], len(behind)).astype(np.int64)
+    pads = ~np.isin(landings.target, np.concatenate([edges.target[inside], behind, entered]))
+    source = np.concatenate([edges.source[inside], behind - 1, landings.source[pads]])
+    target = np.concatenate([edges.target[inside], behind, landings.target[pads]])
+    count = np.concatenate([edges.times[inside], times, landings.times[pads]])
+    arrived = np.bincount(edges.target[~resuming], edges.times[~resuming], len(instructions)).astype(np.int64)
+
+    executed = np.unique(np.concatenate([edges.source, edges.target, source]))
     lowest = executed[np.unique(function[executed], return_index=True)[1]]  # a function without a call begins there
     block, members = _blocks(len(instructions), executed, source, target, np.union1d(entered, lowest))
     successors: list[list[int]] = [[] for _ in members]
@@ -60,22 +75,12 @@ def find_loops(instructions: StaticInstructions, edges: Edges, function: NDArray
 
     bodies: dict[int, set[int]] = {}
     taken: dict[int, dict[int, int]] = defaultdict(dict)
-    for u, v, times in zip(source[leaving].tolist(), target[leaving].tolist(), count[leaving].tolist(), strict=True):
+    for u, v, number in zip(source[leaving].tolist(), target[leaving].tolist(), count[leaving].tolist(), strict=True):
         tail, head = int(block[u]), int(block[v])
         if _dominates(head, tail, order, dominator):
             _add_body(bodies.setdefault(head, {head}), tail, predecessors)
-            taken[head][u] = times
-    return _nest(len(instructions), members, bodies, taken)
-
-
-def _behind_calls(
-    instructions: StaticInstructions, calls: NDArray[np.int64], function: NDArray[np.integer]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The calls after which execution can go on in the same function, and the instruction behind each."""
-    through = instructions.address[calls] + instructions.length[calls]
-    place = np.minimum(np.searchsorted(instructions.address, through), len(instructions) - 1)
-    known = (instructions.address[place] == through) & (function[place] == function[calls])
-    return calls[known], place[known].astype(np.int64)
+            taken[head][u] = number
+    return _nest(arrived, members, bodies, taken)
 
 
 def _blocks(
@@ -185,10 +190,11 @@ def _add_body(body: set[int], tail: int, predecessors: list[list[int]]) -> None:
 
 
 def _nest(
-    statics: int, members: list[list[int]], bodies: dict[int, set[int]], taken: dict[int, dict[int, int]]
+    arrived: NDArray[np.int64], members: list[list[int]], bodies: dict[int, set[int]], taken: dict[int, dict[int, int]]
 ) -> Loops:
+    """Loops of bodies in blocks by header; `arrived` [S]: times control came to each instruction from anywhere."""
     heads = sorted(bodies, key=lambda head: (len(bodies[head]), head))  # an inner loop is smaller than its outer one
-    innermost = np.full(statics, -1, np.int64)
+    innermost = np.full(len(arrived), -1, np.int64)
     around: dict[int, list[int]] = defaultdict(list)
     for number, head in enumerate(heads):
         for at in bodies[head]:
@@ -202,11 +208,13 @@ def _nest(
     for number in range(len(heads) - 1, -1, -1):
         if parent[number] >= 0:
             depth[number] = depth[parent[number]] + 1
+    header = np.array([members[head][0] for head in heads], np.int64)
+    repeats = np.array([sum(taken[head].values()) for head in heads], np.int64)
     return Loops(
-        header=np.array([members[head][0] for head in heads], np.int64),
+        header=header,
         latch=np.array([max(taken[head], key=lambda u: taken[head][u]) for head in heads], np.int64),
         parent=parent,
         depth=depth,
-        repeats=np.array([sum(taken[head].values()) for head in heads], np.int64),
+        entries=np.maximum(arrived[header] - repeats, 1),  # what runs was entered, seen or not
         innermost=innermost,
     )

@@ -13,6 +13,7 @@ from analysis.parts import flame
 from analysis.parts.costs import predicted
 from analysis.parts.partition import PARTITIONS
 from analysis.parts.predicted_parts import collect
+from analysis.questions import difference
 from analysis.questions.profile import annotate, annotation_text, plot, profile, profile_text, result, to_json
 from analysis.results.page import Section, write_page
 from support.errors import InputError
@@ -61,6 +62,19 @@ def test_loops_are_those_of_the_source(small_model, both, costs):
     chase = loops.loc[("chase", line_of("i < n"))]
     assert (chase["depth"], chase["entries"], chase["iterations"]) == (1, 1, 100)
     assert len(loops) == 4
+
+
+def test_entries_do_not_need_every_repeat(both, costs):
+    """A sample of the run misses the edges behind its units."""
+    parts = both[0]
+    back = parts.edges.source >= parts.edges.target
+    fewer = replace(
+        parts, edges=parts.edges._replace(times=np.where(back, parts.edges.times // 2 + 1, parts.edges.times))
+    )
+    frame = profile(fewer, costs, "loop")
+    loops = frame[frame["file"].str.endswith("parts.c")].set_index(["function", "line"])
+    inner = loops.loc[("divide", line_of("k <= 3"))]
+    assert (inner["entries"], inner["iterations"]) == (50, 150)
 
 
 def test_ratio_is_of_seconds(small_model, both, machines, costs):
@@ -117,6 +131,22 @@ def test_annotation_has_every_instruction_and_its_source(small_model, both, mach
     text = annotation_text(frame, costs)
     assert "sum += n / (i + k + sum % 3);" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_what_is_estimated_as_never_executed_keeps_its_cycles(both, machines, costs):
+    """Weights of live-points may be negative: estimated executions are 0 or fewer, and cycles are not."""
+    parts = both[0]
+    counts = parts.statics.instructions.copy()
+    rows = np.flatnonzero((parts.function == parts.functions.index("divide")) & (counts > 0))
+    counts[rows] = -(np.arange(len(rows)) % 2)
+    odd = replace(parts, statics=replace(parts.statics, instructions=counts))
+    expected = profile(parts, costs).set_index("name").loc["divide"]
+    found = profile(odd, costs).set_index("name").loc["divide"]
+    for machine in machines:
+        assert found[f"cycles.{machine.name}"] == pytest.approx(expected[f"cycles.{machine.name}"])
+        assert annotate(odd, costs, "divide")[f"cycles.{machine.name}"].sum() == pytest.approx(
+            expected[f"cycles.{machine.name}"]
+        )
 
 
 def test_a_function_that_is_not_there_is_told(small_model, both, costs):
@@ -194,6 +224,23 @@ def test_a_trace_that_does_not_is_predicted(budget, told, small_model, traces, w
 def test_parts_by_time_are_never_of_live_points(small_model, traces):
     found = pv.profile(traces[0], "base", "interval", budget=1e-9, model=small_model)
     assert found.table["instructions"].sum() == pv.load(traces[0]).instructions
+
+
+def test_the_headline_tells_a_loop_or_line_from_code_outside(small_model, both, costs):
+    parts = both[0]
+    only = parts.function == parts.functions.index("recursive")  # has lines, and no loop
+    vectors = np.outer(only & parts.executed, costs.machine_vectors[0])
+    chosen = replace(parts, statics=replace(parts.statics, vectors=vectors))
+    bare = replace(chosen, lines=chosen.lines.assign(file="", line=0))
+    for odd, by, named in (
+        (chosen, "loop", "Code of recursive outside loops takes"),
+        (chosen, "line", "The line parts.c:"),
+        (bare, "line", "Code of recursive without lines takes"),
+    ):
+        assert result(odd, costs, by).headline().sentence.startswith(named)
+    none = replace(parts, statics=replace(parts.statics, vectors=np.zeros_like(vectors)))
+    changed = difference.result(none, chosen, costs, "loop").headline()
+    assert ". Code of recursive outside loops changed most, by +" in changed.sentence
 
 
 def test_a_stripped_program_says_what_is_missing(small_model, traces, tmp_path):

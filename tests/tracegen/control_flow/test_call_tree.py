@@ -14,16 +14,25 @@ CALL, RETURN = Instruction(flags=Flag.BRANCH | Flag.CALL), Instruction(flags=Fla
 CODE = [PLAIN, CALL, JUMP, RETURN] * 4
 
 
-def stacks_of(executed, part=None):
-    """Return the functions of each executed instruction from the outermost on, as text."""
+def walked(executed, part=None, unknown=None):
+    """Return the tree and each executed instruction's node; `unknown` is a function of which no way back to a frame
+    can be told.
+    """
     program = Program(CODE)
     for number in executed:
         program.execute(number)
     static, chunk = program.static(), program.chunk()
     place = np.arange(len(CODE))
-    tree = CallTree(static, place // 4 + 1, place % 4 == 0)
+    tree = CallTree(static, place // 4 + 1, (place % 4 == 0) | (place // 4 + 1 == unknown))
     part = part or len(chunk)
-    nodes = np.concatenate([tree.observe(chunk.part(b, min(b + part, len(chunk)))) for b in range(0, len(chunk), part)])
+    return tree, np.concatenate(
+        [tree.observe(chunk.part(b, min(b + part, len(chunk)))) for b in range(0, len(chunk), part)]
+    )
+
+
+def stacks_of(executed, part=None, unknown=None):
+    """Return the functions of each executed instruction from the outermost on, as text."""
+    tree, nodes = walked(executed, part, unknown)
     parent, function = tree.tree()
 
     def stack(node):
@@ -48,6 +57,18 @@ def test_longjmp_goes_back_to_the_frame_that_it_lands_in():
     assert stacks_of([1, 4, 5, 8, 10, 3 - 2, 12, 15, 2]) == ["1", "12", "12", "123", "123", "1", "14", "14", "1"]
 
 
+@pytest.mark.parametrize("part", [None, 1])
+def test_landings_are_from_the_call_that_was_left(part, monkeypatch):
+    # twice a jump from 3, by way of 2, to the end of 1, which called at its second instruction; then one from 2
+    run = [0, *[1, 4, 5, 8, 10, 3, 0] * 2, 1, 4, 6, 3]
+    tree, _ = walked(run, part)
+    assert np.transpose(tree.landings()).tolist() == [[1, 3, 3]]
+    again = [*run, 0, 1, 4, 6, 2]
+    assert np.transpose(walked(again, part)[0].landings()).tolist() == [[1, 3, 3], [1, 2, 1]]
+    monkeypatch.setattr(call_tree, "_MOST_LANDINGS", 1)
+    assert np.transpose(walked(again, part)[0].landings()).tolist() == [[1, 3, 3]]
+
+
 def test_a_tail_call_takes_the_place_of_its_caller():
     assert stacks_of([1, 4, 6, 8, 11, 2]) == ["1", "12", "12", "13", "13", "1"]
 
@@ -55,6 +76,13 @@ def test_a_tail_call_takes_the_place_of_its_caller():
 def test_a_tail_call_of_an_outer_function_is_no_way_back_to_it():
     # 3 jumps to where 1 begins
     assert stacks_of([1, 4, 5, 8, 10, 0]) == ["1", "12", "12", "123", "123", "121"]
+
+
+def test_a_jump_into_code_without_symbols_is_a_tail_call():
+    # 1, as a stripped library, calls 2, which calls a stub 3 that jumps to another function of the library
+    run = [1, 4, 5, 8, 10, 2, 3, 6, 7, 2]
+    assert stacks_of(run, unknown=1) == ["1", "12", "12", "123", "123", "121", "121", "12", "12", "1"]
+    assert stacks_of(run)[5] == "1"
 
 
 def test_a_trace_that_begins_within_a_function_returns_beyond_its_start():
