@@ -18,7 +18,7 @@ from uarch.instructions import LAST, Chunk, Flag, StaticInstructions
 
 MOST_NODES = 1 << 15  # calls that would make more are charged to their caller
 MOST_DEPTH = 200  # likewise
-_MOST_LANDINGS = 1 << 12  # others are not told
+MOST_LANDINGS = 1 << 12  # others are not told
 _CALL, _RETURN = int(Flag.CALL), int(Flag.RETURN)
 _PARENT, _FUNCTION, _DEPTH, _CHILD, _SIBLING = range(5)
 
@@ -41,7 +41,7 @@ class CallTree:
         self._nodes = np.full((MOST_NODES, 5), -1, np.int32)
         self._nodes[0, _DEPTH] = 0
         self._frames = np.zeros((1024, 3), np.int32)  # node, function, the call that made it
-        self._landed = np.zeros((_MOST_LANDINGS, 3), np.int64)  # call, where control came to, times
+        self._landed = np.zeros((MOST_LANDINGS, 3), np.int64)  # call, where control came to, times
         self._state = np.array([1, -1, 0], np.int64)  # nodes, top of the stack, landings
 
     def observe(self, chunk: Chunk) -> NDArray[np.int64]:

@@ -18,6 +18,7 @@ from analysis.questions.profile import annotate, annotation_text, plot, profile,
 from analysis.results.page import Section, write_page
 from support.errors import InputError
 from tests.analysis.conftest import PROGRAM
+from tracegen.control_flow.edges import Edges
 from tracegen.qemu import Execution, trace
 
 SOURCE = PROGRAM.read_text().splitlines()
@@ -67,10 +68,8 @@ def test_loops_are_those_of_the_source(small_model, both, costs):
 def test_entries_do_not_need_every_repeat(both, costs):
     """A sample of the run misses the edges behind its units."""
     parts = both[0]
-    back = parts.edges.source >= parts.edges.target
-    fewer = replace(
-        parts, edges=parts.edges._replace(times=np.where(back, parts.edges.times // 2 + 1, parts.edges.times))
-    )
+    source, target, times = parts.edges
+    fewer = replace(parts, edges=Edges(source, target, np.where(source >= target, times // 2 + 1, times)))
     frame = profile(fewer, costs, "loop")
     loops = frame[frame["file"].str.endswith("parts.c")].set_index(["function", "line"])
     inner = loops.loc[("divide", line_of("k <= 3"))]

@@ -65,7 +65,7 @@ def test_landings_are_from_the_call_that_was_left(part, monkeypatch):
     assert np.transpose(tree.landings()).tolist() == [[1, 3, 3]]
     again = [*run, 0, 1, 4, 6, 2]
     assert np.transpose(walked(again, part)[0].landings()).tolist() == [[1, 3, 3], [1, 2, 1]]
-    monkeypatch.setattr(call_tree, "_MOST_LANDINGS", 1)
+    monkeypatch.setattr(call_tree, "MOST_LANDINGS", 1)
     assert np.transpose(walked(again, part)[0].landings()).tolist() == [[1, 3, 3]]
 
 
