@@ -27,6 +27,12 @@ int main() { return std::printf("%ld", room::fold(3L, 5000)) < 0; }
     [
         ("_Z3runl", "run(long)", "run"),
         ("_ZN1A1bEv", "A::b()", "A::b"),
+        ("_ZN1r4util3sum17h0123456789abcdefE", "r::util::sum", "r::util::sum"),
+        (
+            "_ZN47_$LT$r..Sq$u20$as$u20$r..Shape$LT$$RF$T$GT$$GT$4area17hfedcba9876543210E",
+            "<r::Sq as r::Shape<&T>>::area",
+            "<r::Sq as r::Shape<&T>>::area",
+        ),
         ("_ZN12_GLOBAL__N_11fEv", "(anonymous namespace)::f()", "(anonymous namespace)::f"),
         ("_ZN1AclEi", "A::operator()(int)", "A::operator()(int)"),
         ("_ZSt4swapIiEvRT_S1_", "void std::swap<int>(int&, int&)", "void std::swap<int>"),
