@@ -1,5 +1,5 @@
 """Names of C++ as in the source (Itanium C++ ABI, section 5.1), by the C++ library that the core needs too; and Rust's
-`legacy` ones, which are such names with signs spelt out and a hash behind (rust-lang/rust, compiler/rustc_symbol_mangling).
+`legacy` ones, such names with signs spelt out and a hash behind (rust-lang/rust, compiler/rustc_symbol_mangling).
 """
 
 from __future__ import annotations
