@@ -232,7 +232,7 @@ def profile_text(frame: pd.DataFrame, costs: Costs, by: str, rows: int | None = 
     lines = [line(frame["name"].iloc[k], frame.iloc[k : k + 1]) for k in range(min(rows, len(frame)))]
     if len(frame) > rows:
         lines.append(line(f"{len(frame) - rows} more", frame.iloc[rows:]))
-    return columns(header, [*lines, line("whole", frame)])
+    return columns(header, [*lines, line("whole", frame)], apart=by == "context")
 
 
 def _stacks_text(frame: pd.DataFrame, costs: Costs, by: str, rows: int) -> str:
@@ -253,13 +253,14 @@ def _stacks_text(frame: pd.DataFrame, costs: Costs, by: str, rows: int) -> str:
     if len(frame) > rows:
         lines.append(line(f"{len(frame) - rows} more", frame.iloc[rows:]))
     header = [by, short(name, 12), "share", *(_SHORT_GROUPS[group] for group in groups)]
-    return columns(header, [*lines, line("whole", frame)])
+    return columns(header, [*lines, line("whole", frame)], apart=by == "context")
 
 
-def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, remarks: bool = False) -> str:
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, remarks: bool = False, apart: bool = False) -> str:
     """Cells as text in 80 columns: the first column to the left and shortened as needed, the others to the right.
 
-    With `remarks` the last column is text, which is shortened before names are.
+    With `remarks` the last column is text, which is shortened before names are. Names that are too long stand on lines
+    of their own, above their cells, where shortened ones would be alike, or `apart` is set.
     """
     table = [list(header), *map(list, rows)]
     widths = [max(len(row[k]) for row in table) for k in range(len(header))]
@@ -270,7 +271,13 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, remarks: bo
     first = min(widths[0], max(80 - sum(widths[1:]) - len(widths) + 1, _SHORTEST))
     right = [" ".join(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)) for row in table]
     cut = [short(row[0], first).ljust(first) for row in table]
-    return "\n".join(f"{name} {cells}".rstrip() for name, cells in zip(cut, right, strict=True))
+    apart |= len(set(cut)) < len({row[0] for row in table})
+    lines = []
+    for row, name, cells in zip(table, cut, right, strict=True):
+        above = apart and len(row[0]) > first
+        lines += [short(row[0], 80)] if above else []
+        lines.append(f"{' ' * first if above else name} {cells}".rstrip())
+    return "\n".join(lines)
 
 
 def plot(frame: pd.DataFrame, costs: Costs, by: str, most: int = 20) -> Figure:

@@ -14,7 +14,7 @@ from analysis.parts.costs import predicted
 from analysis.parts.partition import PARTITIONS
 from analysis.parts.predicted_parts import collect
 from analysis.questions import difference
-from analysis.questions.profile import annotate, annotation_text, plot, profile, profile_text, result, to_json
+from analysis.questions.profile import annotate, annotation_text, columns, plot, profile, profile_text, result, to_json
 from analysis.results.page import Section, write_page
 from support.errors import InputError
 from tests.analysis.conftest import PROGRAM
@@ -250,3 +250,17 @@ def test_a_stripped_program_says_what_is_missing(small_model, traces, tmp_path):
         assert "\n[program]: code without symbols (stripped)\n\nsource:" in str(found)
         assert found.headline().sentence.endswith("[program]: code without symbols (stripped).")
     assert "without symbols" not in str(pv.profile(traces[0], "base", model=small_model))
+
+
+def test_names_that_would_look_alike_stand_above_their_cells():
+    rows = [["main;" + "f" * 90 + middle + "g" * 20, "7", "x" * 60] for middle in "ab"]
+    first, *alike = columns(["context", "cycles", "text"], rows).splitlines()
+    assert first.split() == ["context", "cycles", "text"]
+    assert [line.split()[0] for line in alike[1::2]] == ["7", "7"] and max(map(len, alike)) <= 80
+    assert alike[0] != alike[2] and "…" in alike[0]
+    other = [["a" * 30 + "b" + "c" * 30, "7", "x" * 60], ["a" * 30 + "d" + "c" * 30, "7", "x" * 60], ["e", "1", ""]]
+    lines = columns(["context", "cycles", "text"], other).splitlines()[1:]
+    assert (lines[0], lines[2], lines[4].split()[0]) == (other[0][0], other[1][0], "e")
+    only = columns(["context", "cycles", "text"], other[1:]).splitlines()
+    assert len(only) == 3 and "…" in only[1]
+    assert columns(["context", "cycles", "text"], other[1:], apart=True).splitlines()[1] == other[1][0]
