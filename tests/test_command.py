@@ -270,6 +270,21 @@ def test_labels_and_evaluation_by_command(data, tmp_path):
     ("arguments", "says"),
     [
         (["trace", "-o", "{tmp}/t.trace.h5", "--", "no-such-program"], "no-such-program"),
+        (["evaluate", "--traces", "{tmp}", "--latencies", "{tmp}", "--task", "pairs"], "--task belongs to --what-if"),
+        (
+            [
+                "fit-uarch",
+                "--traces",
+                "{tmp}",
+                "--latencies",
+                "{tmp}",
+                "--frequency-ghz",
+                "1",
+                "-o",
+                "{tmp}/m.machine.npz",
+            ],
+            "leave --frequency-ghz out",
+        ),
         (["trace", "-o", "{tmp}/t.trace.h5", "--", "{tmp}/text"], "text"),
         (["trace", "-o", "{tmp}/none/t.trace.h5", "--", "true"], "does not exist"),
         (["trace", "-o", "{tmp}/t.trace.h5", "--skip", "900000000", "--", "true"], "nothing was recorded"),

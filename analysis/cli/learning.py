@@ -110,7 +110,7 @@ def train(
             min=0.0, max=0.999999, help="Save an exponential moving average of the weights, with this decay per step."
         ),
     ] = Recipe.ema_decay,
-    seed: Annotated[int, typer.Option(help="Random seed of weights and batches.")] = Recipe.seed,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of weights and batches.")] = Recipe.seed,
     initial: Annotated[Path | None, typer.Option(help="Start from this model's weights.")] = None,
     frozen: Annotated[
         bool, typer.Option("--frozen", help="Keep --initial's weights; teach the encoder and fit machines only.")
@@ -230,6 +230,9 @@ def evaluate(
         return _what_if(traces, work, tasks, max_instructions, model_files, live_points=live_points)
     if latencies is None or len(traces) != 1:
         raise InputError("give one folder with --traces and its labels with --latencies, or --what-if")
+    given = {"--output": work, "--task": tasks, "--live-points": live_points, "--max-instructions": max_instructions}
+    if lost := [option for option, value in given.items() if value]:
+        raise InputError(f"{lost[0]} belongs to --what-if; give that, or leave it out")
     from perfvec.evaluate import describe
 
     models = [load_model(path) for path in model_files] if model_files else [load_model()]
@@ -344,5 +347,7 @@ def fit_uarch(
     else:
         assert traces is not None
         assert latencies is not None
+        if frequency_ghz is not None:
+            raise InputError("labels are cycles of machines that have a clock; leave --frequency-ghz out")
         fitted = fitting.fit_labels(load_model(model_file), traces, latencies, output, uarch=machine, name=name)
     return suite_times.result(fitted)

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.parts.costs import Costs, main_causes
-from analysis.parts.partition import Parts, source
+from analysis.parts.partition import UNKNOWN, Parts, source
 from analysis.results.figure import Axis, Bars, Figure, Lines, Panel, distinct
 from analysis.results.headline import Headline, count, percent
 from analysis.results.page import Section
@@ -122,10 +122,14 @@ def part_named(by: str, name: str) -> str:
 
 
 def _without_symbols(frame: pd.DataFrame, costs: Costs) -> str:
-    """Return which code has no symbols, a line; '' where it is little."""
+    """Return which code has no symbols, and why, in lines; '' where it is little."""
     share = frame[f"share.{costs.names[0]}"].groupby(frame["name"].str.extract(_WITHOUT_SYMBOLS)[0]).sum()
-    names = ", ".join(share.sort_values(ascending=False).index[:_MOST_NAMED])
-    return f"{names}: code without symbols (stripped)\n" if float(share.sum()) >= _MUCH_UNKNOWN else ""
+    if float(share.sum()) < _MUCH_UNKNOWN:
+        return ""
+    names = [str(name) for name in share.sort_values(ascending=False).index[:_MOST_NAMED]]
+    stripped = ", ".join(name for name in names if name != UNKNOWN)
+    text = f"{UNKNOWN}: code of no file, such as what a program makes while it runs\n" if UNKNOWN in names else ""
+    return text + (f"{stripped}: code without symbols (stripped)\n" if stripped else "")
 
 
 def _units(costs: Costs) -> str:

@@ -205,6 +205,8 @@ def prepare_sampled(
             alone = [k for k, pair in enumerate(around) if pair is None]
             _made(trace_path, [files[k] for k in alone], schema, [places[k] for k in alone], wait=True)
             for file, path, place, pair in zip(files, paths, places, around, strict=True):
+                if len(file.machines) < 2:
+                    raise InputError(f"{path}: labels one machine; a window of sampled machines needs two at least")
                 shard = _shard(path, place, schema) if pair is None else _part_of(*pair, file, path, place)
                 machines = tuple(file.machines)
                 found.append(SampledShard(shard, machines, features_of_machines(machines)))
@@ -467,7 +469,8 @@ def work_folder(output: str | os.PathLike[str]) -> Path:
 class Split:
     """Labels that do not train: programs and machines that are held out, programs that validate.
 
-    `fold` is "K/N" (see `fold_of`); `validate_fraction` f takes the first of round(1/f) folds of the programs left.
+    `fold` is "K/N" (see `fold_of`); `validate_fraction` takes this share of the programs left, in
+    the order of `folds`.
     """
 
     exclude: tuple[str, ...] = ()
@@ -482,6 +485,8 @@ class Split:
             _fold_numbers(self.fold)
         if not 0.0 <= self.validate_fraction <= 0.5:
             raise InputError(f"the fraction of programs to validate on is {self.validate_fraction}; at most 0.5")
+        if self.validate_fraction and self.validate_programs:
+            raise InputError("programs to validate on are named, and drawn by a fraction; give one of the two")
 
     def divide(self, labels: Labels) -> Division:
         """Raises InputError where a program is unknown or nothing is left to train on."""
@@ -489,7 +494,8 @@ class Split:
         training, machines = labels.without(held).hold_machines(self.hold_machines, self.machine_seed)
         judges = set(self.validate_programs)
         if self.validate_fraction:
-            judges |= set(folds(training.programs, round(1.0 / self.validate_fraction))[0])
+            (shuffled,) = folds(training.programs, 1)
+            judges |= set(shuffled[: max(1, round(self.validate_fraction * len(shuffled)))])
         validation = training.of_programs(judges) if judges else None
         return Division(training.without(judges), validation, tuple(sorted(held)), machines)
 

@@ -42,14 +42,16 @@ def fit_encoder(
     traces: Path,
     latencies: Path | None,
     *,
+    held: Sequence[Machine] = (),
     sampled: Sequence[SampledShard] = (),
     together: MachineEncoder | None = None,
     seed: int,
     progress: bool = True,
 ) -> tuple[MachineEncoder, NDArray[np.float64]]:
     """The encoder for `model`, from its training labels and an optional folder of further latency files, those of other
-    traces not counted; or from `sampled` windows, where `together` is the encoder that was trained with the model. Also
-    the mean vector per instruction of each of `model.programs` [P, d] over the windows it learned from.
+    traces and of `held` machines not counted; or from `sampled` windows, where `together` is the encoder that was
+    trained with the model. Also the mean vector per instruction of each of `model.programs` [P, d] over the windows it
+    learned from.
     """
     foundation = rounded(model.foundation)  # as programs will be represented
     vectors: list[NDArray[np.float64]] = []
@@ -62,7 +64,7 @@ def fit_encoder(
             vectors.append(window_vector(foundation, shard, begin, MEAN_OVER))
     table, times = np.array(vectors), np.array(cycles)
     if together is None:
-        encoder = _taught(model, table, times, windows_of, traces, latencies, seed=seed, progress=progress)
+        encoder = _taught(model, table, times, windows_of, traces, latencies, held=held, seed=seed, progress=progress)
     else:
         shown = tqdm(sampled, desc="sampled windows", disable=None if progress else True)
         encoder = sampled_encoder.refined(
@@ -91,10 +93,14 @@ def _taught(
     traces: Path,
     latencies: Path | None,
     *,
+    held: Sequence[Machine],
     seed: int,
     progress: bool,
 ) -> MachineEncoder:
-    """The encoder that learns from the table's windows, and from what `latencies` say of the same windows."""
+    """The encoder that learns from the table's windows, and from what `latencies` say of the same windows on machines
+    that are not `held`.
+    """
+    judged = set(map(configuration_key, held))
     machines: list[Machine] = list(model.machines)
     row_of = {configuration_key(machine): row for row, machine in enumerate(machines)}
     samples = [(window, row, float(value)) for window, of in enumerate(cycles) for row, value in enumerate(of)]
@@ -102,14 +108,18 @@ def _taught(
         with LatencyFile(path) as file:
             if file.trace_digest not in windows_of:
                 continue
+            rows = []
             for machine in file.machines:
-                if row_of.setdefault(configuration_key(machine), len(machines)) == len(machines):
+                if (key := configuration_key(machine)) in judged:
+                    rows.append(-1)
+                    continue
+                if row_of.setdefault(key, len(machines)) == len(machines):
                     machines.append(machine)
-            rows = [row_of[configuration_key(machine)] for machine in file.machines]
+                rows.append(row_of[key])
             for begin, window in windows_of[file.trace_digest]:
                 if file.start <= begin and begin + MEAN_OVER <= file.start + len(file):
                     found = file.read(begin - file.start, begin - file.start + MEAN_OVER).sum(axis=1, dtype=np.float64)
-                    samples += [(window, row, float(value)) for row, value in zip(rows, found, strict=True)]
+                    samples += [(window, row, float(value)) for row, value in zip(rows, found, strict=True) if row >= 0]
     windows, rows_of_samples, cycles_of_samples = (np.array(column) for column in zip(*samples, strict=True))
     encoder = learn(
         features_of_machines(machines),
@@ -141,6 +151,12 @@ def _starts(labels: Labels) -> list[tuple[Shard, int]]:
         with LatencyFile(shard.latency_file) as file:
             pairs.append((shard, file.start))
     return pairs
+
+
+def require_windows(labels: Labels) -> None:
+    """Raise InputError where a labelled window is too short to teach an encoder."""
+    for shard in labels.shards:
+        _window_begins(len(shard))
 
 
 def _window_begins(length: int) -> list[int]:

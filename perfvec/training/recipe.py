@@ -53,6 +53,8 @@ class Recipe:
             raise InputError("sampled_share must lie between 0 and 1, and sampled_machines be an even number")
         if not 0.0 <= self.ema_decay < 1.0:
             raise InputError(f"ema_decay is {self.ema_decay}; a decay from 0 (no averaging) to below 1 is expected")
+        if self.seed < 0:
+            raise InputError(f"seed is {self.seed}; at least 0 is expected")
         if self.patience < 0 or self.weight_decay < 0:
             raise InputError("patience and weight_decay must not be negative")
         if self.optimizer not in OPTIMIZERS:

@@ -107,6 +107,8 @@ def train(
         raise InputError("frozen keeps an initial model's weights; give one (--initial)")
     if frozen and not encoder:
         raise InputError("frozen teaches the encoder and fits machines; leave --no-encoder out")
+    if encoder_latencies and not encoder:
+        raise InputError("encoder_latencies teach the encoder; leave --no-encoder out")
     if encoder_latencies and sampled_latencies:
         raise InputError("encoder_latencies and sampled_latencies both teach the encoder; give one of them")
     require_output(output, FORMAT)
@@ -120,6 +122,7 @@ def train(
         with ranks.first_ahead():
             labels = prepare(Path(traces), Path(latencies), schema, data, progress=progress and ranks.first)
         division = split.divide(labels)
+        held = set(map(configuration_key, division.held_machines))
         judged = set(division.held_programs) | set(division.validation.programs if division.validation else ())
 
         def others(folder: str | os.PathLike[str] | None, known: Sequence[Shard]) -> tuple[SampledShard, ...]:
@@ -131,17 +134,27 @@ def train(
                 found = prepare_sampled(Path(traces), Path(folder), schema, data, known, progress=shown)
             if not (left := tuple(one for one in found if one.shard.program not in judged)):
                 raise InputError(f"{folder}: every labelled program is held out; nothing is left to train on")
+            for machine in (machine for one in left for machine in one.machines):
+                if configuration_key(machine) in held:
+                    raise InputError(
+                        f"{folder}: labels {machine.name}, a machine that is held out; leave one of them out"
+                    )
             return left
 
         sampled = others(sampled_latencies, labels.shards)
         for_rows = others(row_latencies, [*labels.shards, *(one.shard for one in sampled)])
-        kept = _kept(initial, division, recipe, sampled) if frozen else None
+        programs_taught = taught_by(division, initial, (*sampled, *for_rows))
+        if initial is not None:
+            _require_unseen(initial, division)
+        kept = _kept(initial, division, split, recipe, sampled, programs_taught) if frozen else None
         together = None
         if sampled:
             known = kept.encoder if kept else None
             together = sampled_encoder.fresh(division.training.machines, sampled, recipe, known)
-        if table_latencies:  # before the work, not behind it
-            require_trained(_programs(division, initial), traces, table_latencies)
+        if encoder:  # before the work, not behind it
+            encoder_training.require_windows(division.training)
+        if table_latencies:
+            require_trained(programs_taught, traces, table_latencies)
         work.mkdir(parents=True, exist_ok=True)
         if kept is not None:
             model = kept
@@ -159,7 +172,7 @@ def train(
                 tensorboard=Path(tensorboard) if tensorboard else None,
                 progress=progress,
             )
-            model = trained_model(foundation, division, split, recipe, initial)
+            model = trained_model(foundation, division, split, recipe, programs_taught)
     if not ranks.first:
         return model
     if encoder:
@@ -168,6 +181,7 @@ def train(
             division.training,
             Path(traces),
             Path(encoder_latencies) if encoder_latencies else None,
+            held=division.held_machines,
             sampled=sampled,
             together=together,
             seed=recipe.seed,
@@ -201,9 +215,16 @@ def shape_options(initial: Model | None, **given: Any) -> dict[str, Any]:
     return own | options
 
 
-def _kept(initial: Model | None, division: Division, recipe: Recipe, sampled: Sequence[SampledShard]) -> Model:
-    """Return `initial` as what only machines are taught to. Raises InputError where it is not of these machines, or has
-    no encoder that `sampled` windows could teach.
+def _kept(
+    initial: Model | None,
+    division: Division,
+    split: Split,
+    recipe: Recipe,
+    sampled: Sequence[SampledShard],
+    programs: tuple[TrainingProgram, ...],
+) -> Model:
+    """Return `initial` as what only machines are taught to, by these `programs` too. Raises InputError where it is not
+    of these machines, or has no encoder that `sampled` windows could teach.
     """
     assert initial is not None  # see `train`
     _require_shape(initial, get_schema(recipe.schema), recipe.shape)
@@ -211,35 +232,58 @@ def _kept(initial: Model | None, division: Division, recipe: Recipe, sampled: Se
         raise InputError("the initial model's table has other machines than the labels; frozen needs the same ones")
     if sampled and initial.encoder is None:
         raise InputError("the initial model has no encoder for sampled windows to teach; train it with such windows")
-    made = {"initial": initial.digest, "seed": recipe.seed, "frozen": True}
-    return replace(initial, recipe=initial.recipe | made, digest="", calibration=None)
+    made = {"initial": initial.digest, "seed": recipe.seed, "frozen": True, **_division_of(division, split)}
+    known = {program.digest for program in initial.programs}
+    vectors = initial.program_vectors
+    if vectors is not None:  # of the others nothing is known yet
+        vectors = np.pad(vectors, ((0, sum(program.digest not in known for program in programs)), (0, 0)))
+    return replace(
+        initial, recipe=initial.recipe | made, programs=programs, program_vectors=vectors, digest="", calibration=None
+    )
 
 
-def _programs(division: Division, initial: Model | None) -> tuple[TrainingProgram, ...]:
-    """Return the programs that the model has seen, or the one that it begins with."""
-    programs = {program.digest: program for program in (initial.programs if initial else ())}
-    programs |= {
-        shard.trace_digest: TrainingProgram(shard.program, shard.trace_digest) for shard in division.training.shards
+def _division_of(division: Division, split: Split) -> dict[str, Any]:
+    """Return what a model's recipe says of the labels that did not train it."""
+    return {
+        "fold": split.fold,
+        "held_programs": list(division.held_programs),
+        "held_machines": [machine.name for machine in division.held_machines],
+        "validation_programs": list(division.validation.programs) if division.validation else [],
     }
+
+
+def taught_by(division: Division, initial: Model | None, others: Sequence[SampledShard]) -> tuple[TrainingProgram, ...]:
+    """Return the programs that anything of the model has learned from: those of the table's labels, those that chose
+    the weights by validation, of other windows, and of the model that it begins with.
+    """
+    programs = {program.digest: program for program in (initial.programs if initial else ())}
+    shards = [*division.training.shards, *(division.validation.shards if division.validation else ())]
+    for shard in (*shards, *(one.shard for one in others)):
+        programs.setdefault(shard.trace_digest, TrainingProgram(shard.program, shard.trace_digest))
     return tuple(programs.values())
 
 
+def _require_unseen(initial: Model, division: Division) -> None:
+    """Raise InputError where the initial model has learned from a machine that is held out."""
+    known = {configuration_key(machine) for machine in (*initial.machines, *initial.fitted_machines)}
+    seen = [machine.name for machine in division.held_machines if configuration_key(machine) in known]
+    if seen:
+        raise InputError(f"{seen[0]} is held out, but the initial model has learned from it; begin with another model")
+
+
 def trained_model(
-    foundation: FoundationModel, division: Division, split: Split, recipe: Recipe, initial: Model | None
+    foundation: FoundationModel, division: Division, split: Split, recipe: Recipe, programs: tuple[TrainingProgram, ...]
 ) -> Model:
     training = division.training
     return Model(
         foundation,
         training.machines,
-        _programs(division, initial),
+        programs,
         recipe={
             **asdict(recipe),
             "torch": torch.__version__,
             "labelled_instructions": training.instructions,
-            "fold": split.fold,
-            "held_programs": list(division.held_programs),
-            "held_machines": [machine.name for machine in division.held_machines],
-            "validation_programs": list(division.validation.programs) if division.validation else [],
+            **_division_of(division, split),
         },
     )
 
@@ -266,7 +310,7 @@ def fit(
     averaged weights where the recipe averages.
     """
     labels, validation = division.training, division.validation
-    short = min(len(shard) for shard in labels.shards)
+    short = min(len(shard) for shard in (*labels.shards, *(one.shard for one in sampled)))
     if short < recipe.sequence:
         raise InputError(f"a latency file labels only {short} instructions; training sequences need {recipe.sequence}")
     if recipe.batch_size % ranks.count:

@@ -249,14 +249,47 @@ def test_with_frozen_weights_machines_alone_are_taught(data, sampled, tmp_path, 
     assert loaded.recipe["frozen"] and loaded.recipe["initial"] == load_model(tmp_path / "first.safetensors").digest
     with pytest.raises(InputError, match="give one"):
         run("none.safetensors", near, frozen=True)
-    fewer = Split(hold_machines=1)
     with pytest.raises(InputError, match="has other machines than the labels"):
-        run("other.safetensors", near, initial=loaded, frozen=True, split=fewer)
+        run("other.safetensors", near, initial=replace(loaded, machines=loaded.machines[::-1]), frozen=True)
     with pytest.raises(InputError, match="width differs"):
         run("wide.safetensors", near, initial=loaded, frozen=True, recipe=replace(RECIPE, width=16))
     with pytest.raises(InputError, match="leave --no-encoder out"):
         run("without.safetensors", near, initial=loaded, frozen=True, encoder=False)
     assert not [path for name in ("none", "other", "wide", "without") for path in tmp_path.glob(f"{name}*")]
+
+
+@pytest.mark.slow
+def test_a_model_lists_every_program_that_taught_it(data, sampled, tmp_path, monkeypatch):
+    """Also those of sampled windows, and those that taught a frozen model's encoder."""
+    monkeypatch.setattr(sampled_encoder, "STEPS", 5)
+    one, other = sorted(program.name for program in data.model.programs)
+    recipe = replace(RECIPE, instructions=4 * 288)
+
+    def run(**options):
+        output = tmp_path / "m.safetensors"
+        train(data.traces, output=output, recipe=recipe, shards=tmp_path / "s", progress=False, **options)
+        model = load_model(output)
+        return model, sorted(program.name for program in model.programs)
+
+    half, names = run(latencies=data.latencies, split=Split(exclude=(other,)), sampled_latencies=sampled)
+    assert names == [one] and half.recipe["held_programs"] == [other]
+    whole, names = run(latencies=data.latencies, initial=half, frozen=True, sampled_latencies=sampled)
+    assert names == [one, other] and whole.recipe["held_programs"] == []
+    labels = tmp_path / "labels"
+    labels.mkdir()
+    for path in data.latencies.glob("*.latency.h5"):
+        with LatencyFile(path) as file:
+            if file.trace == one:
+                (labels / path.name).symlink_to(path)
+    _, names = run(latencies=labels, sampled_latencies=sampled)
+    assert names == [one, other]
+    held = Split(hold_machines=1)
+    alike = tmp_path / "alike"  # the table's machines as sampled ones
+    alike.mkdir()
+    for path in data.latencies.glob("*.latency.h5"):
+        (alike / path.name).symlink_to(path)
+    with pytest.raises(InputError, match="a machine that is held out"):
+        run(latencies=data.latencies, sampled_latencies=alike, split=held)
 
 
 def test_a_known_encoder_gets_inputs_that_change_nothing_yet(data):

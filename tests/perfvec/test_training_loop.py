@@ -20,7 +20,7 @@ import torch
 from perfvec.evaluate import evaluate, summary
 from perfvec.model import load_model
 from perfvec.training import data as training_data
-from perfvec.training import objective, optimizer
+from perfvec.training import encoder_training, objective, optimizer
 from perfvec.training import train as training
 from perfvec.training.data import Division, Labels, Rows, Shard, Split, batch, fold_of, folds, prepare
 from perfvec.training.metrics import require_tensorboard
@@ -241,7 +241,9 @@ def test_held_out_programs_and_machines_do_not_enter_the_model(labels, tmp_path)
     split = Split(fold="1/2", hold_machines=2, machine_seed=3)
     division = split.divide(labels)
     recipe = replace(RECIPE, instructions=BATCH_SIZE * 288)
-    model = training.trained_model(run(division, tmp_path, recipe), division, split, recipe, None)
+    model = training.trained_model(
+        run(division, tmp_path, recipe), division, split, recipe, training.taught_by(division, None, ())
+    )
     (held,) = folds(["matmul", "qsort"], 2)[0]
     assert {program.name for program in model.programs} == {"matmul", "qsort"} - {held}
     assert model.recipe["held_programs"] == [held]
@@ -342,10 +344,44 @@ def test_rows_are_read_as_an_array_is(tmp_path):
     assert (replace(some, columns=(2, 0))[4:6] == array[4:6][:, [2, 0]]).all()
 
 
-def test_a_fraction_validates_on_the_first_of_as_many_folds_as_come_nearest(labels):
+@pytest.mark.parametrize(("fraction", "count"), [(0.01, 1), (0.35, 2), (0.4, 2), (0.5, 3)])
+def test_a_fraction_of_the_programs_validates(labels, fraction, count):
     six = Labels(labels.machines, tuple(replace(labels.shards[0], program=name) for name in "abcdef"))
-    found = Split(validate_fraction=0.35).divide(six)
-    assert found.validation.programs == tuple(sorted(folds("abcdef", 3)[0]))
+    found = Split(validate_fraction=fraction).divide(six)
+    assert found.validation.programs == tuple(sorted(folds("abcdef", 1)[0][:count]))
+    with pytest.raises(InputError, match="one of the two"):
+        Split(validate_fraction=fraction, validate_programs=("a",))
+
+
+def test_what_validates_has_chosen_the_weights(labels):
+    division = VALIDATING.divide(labels)
+    assert {program.name for program in training.taught_by(division, None, ())} == {"matmul", "qsort"}
+
+
+def test_held_machines_do_not_teach_the_encoder(data, tmp_path, monkeypatch):
+    taught = []
+    learn = encoder_training.learn
+    monkeypatch.setattr(
+        encoder_training,
+        "learn",
+        lambda features, *rest, **more: taught.append(len(features)) or learn(features, *rest, **more),
+    )
+    recipe = replace(RECIPE, instructions=BATCH_SIZE * 288)
+    split, output = Split(hold_machines=2, machine_seed=3), tmp_path / "m.safetensors"
+
+    def run_on(labels, **options):
+        training.train(
+            data.traces, labels, output, recipe=recipe, encoder_latencies=data.latencies, progress=False, **options
+        )
+
+    run_on(data.latencies, split=split)
+    assert taught == [len(data.machines) - 2]
+    with pytest.raises(InputError, match="is held out, but the initial model has learned from it"):
+        run_on(data.latencies, split=split, initial=data.model)
+    with pytest.raises(InputError, match="leave --no-encoder out"):
+        run_on(data.latencies, encoder=False)
+    with pytest.raises(InputError, match="seed is -1"):
+        replace(recipe, seed=-1)
 
 
 def test_folds_are_every_program_once_and_stay_as_they_are():

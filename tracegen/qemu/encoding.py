@@ -64,11 +64,21 @@ def scalable(code: NDArray[np.uint8], isa: str) -> NDArray[np.bool_]:
     return (word >> 25 & 15 == 2) & (isa == "aarch64")
 
 
-def untold(code: NDArray[np.uint8], isa: str) -> NDArray[np.bool_]:
-    """AArch64: Return whether QEMU may not tell what an instruction accesses; code [I, 16].
+_MASKED = (0x2C, 0x2D, 0x2E, 0x2F, 0x8C, 0x8E, 0x90, 0x91, 0x92, 0x93)  # vmaskmov, vpmaskmov, gathers: VEX, map 2
 
-    SVE, allocation tags, and `dc zva` and `dc gzva`, which only the plugin may tell.
+
+def untold(code: NDArray[np.uint8], isa: str) -> NDArray[np.bool_]:
+    """Return whether QEMU may not tell that an instruction accesses memory; code [I, 16].
+
+    AArch64: SVE, allocation tags, and `dc zva` and `dc gzva`, which only the plugin may tell. x86-64: what loads or
+    stores under a mask, which may be all zero.
     """
+    if isa == "x86-64":
+        vex = (code[:, 0] == 0xC4) & (code[:, 1] & 31 == 2) & np.isin(code[:, 3], _MASKED)
+        skipped = (code[:, 0] == 0x66).astype(np.int64)
+        rows = np.arange(len(code))
+        stores = (code[rows, skipped] == 0x0F) & (code[rows, skipped + 1] == 0xF7)  # maskmovq, maskmovdqu
+        return vex | stores | ((code[:, 0] == 0xC5) & (code[:, 2] == 0xF7))
     word = np.ascontiguousarray(code[:, :4]).view("<u4")[:, 0]
     others = ((word & 0xFF200000) == 0xD9200000) | np.isin(word & 0xFFFFFFE0, (0xD50B7420, 0xD50B7480))
     return scalable(code, isa) | (others & (isa == "aarch64"))

@@ -252,6 +252,24 @@ def test_a_stripped_program_says_what_is_missing(small_model, traces, tmp_path):
     assert "without symbols" not in str(pv.profile(traces[0], "base", model=small_model))
 
 
+def test_code_that_a_program_makes_is_not_called_stripped(small_model, tmp_path):
+    (tmp_path / "jit.c").write_text("""
+#include <string.h>
+#include <sys/mman.h>
+int main(void) {
+    static const unsigned char code[] = {0xff, 0xcf, 0x75, 0xfc, 0xc3};  /* dec edi; jnz; ret */
+    void *page = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(page, code, sizeof code);
+    ((void (*)(int))page)(100000);
+    return 0;
+}
+""")
+    subprocess.run(["gcc", "-O1", "-static", "-o", tmp_path / "jit", tmp_path / "jit.c"], check=True)
+    made = trace(Execution([str(tmp_path / "jit")]), tmp_path / "jit.trace.h5", progress=False).path
+    text = str(pv.profile(made, "base", model=small_model))
+    assert "[unknown]: code of no file" in text and "stripped" not in text
+
+
 def test_names_that_would_look_alike_stand_above_their_cells():
     rows = [["main;" + "f" * 90 + middle + "g" * 20, "7", "x" * 60] for middle in "ab"]
     first, *alike = columns(["context", "cycles", "text"], rows).splitlines()
