@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def fit_times(
     vectors = resolve(model, [line.target for line in lines])
     observed, programs = gather(lines, vectors, frequency * 1e9 if unit == "seconds" else 1.0)
     prior, source = _prior(model, machine)
-    posterior = fit(observed, mean_prior(model, observed) if prior is None else prior)
+    posterior = fit(observed, partial(mean_prior, model) if prior is None else prior, leave_out=True)
     made_of = {
         "times": Path(times).name,
         "sha256": hashlib.sha256(Path(times).read_bytes()).hexdigest(),

@@ -17,7 +17,9 @@ priors.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +46,9 @@ class Observations:
     uncertainty: NDArray[np.float64] | None = None  # [n] relative standard deviation of the measurement
 
 
+Prior = NDArray[np.float64] | Callable[[Observations], NDArray[np.float64]]  # [d], or what gives it for times
+
+
 @dataclass(frozen=True)
 class Posterior:
     """The machine's vector N(`mean`, `factor`·`factor`ᵀ), the model's relative misses, and what they rest on."""
@@ -54,7 +59,7 @@ class Posterior:
     prior_deviation: float  # τ
     degrees: float  # effective number of coefficients that the data determine (Bishop, eq. 3.91)
     prior_errors: NDArray[np.float64]  # [programs] relative errors of the prior's times, with sign
-    left_out_errors: NDArray[np.float64]  # [programs] the same, each predicted from the other programs
+    left_out_errors: NDArray[np.float64]  # [programs] the same, each predicted by a fit to the others; [0]: not asked
     projected: bool  # whether the mean had to be moved for a time that would have been negative
 
     def warnings(self) -> list[str]:
@@ -65,7 +70,8 @@ class Posterior:
                 f"{programs} programs determine {self.degrees:.1f} coefficients: too few to check the fit; "
                 "the deviations rest on the prior"
             )
-        prior, left_out = (float(np.abs(errors).mean()) for errors in (self.prior_errors, self.left_out_errors))
+        left_out = float(np.abs(self.left_out_errors).mean()) if len(self.left_out_errors) else 0.0
+        prior = float(np.abs(self.prior_errors).mean())
         if programs > 1 and left_out >= prior:
             lines.append(
                 f"programs predicted from the others are off by {left_out:.1%}, by the prior alone by {prior:.1%}: "
@@ -76,21 +82,52 @@ class Posterior:
         return lines
 
 
-def fit(observed: Observations, prior: NDArray[np.float64]) -> Posterior:
-    """The posterior of the machine's vector around `prior` [d]; predicts no negative time for the programs observed.
+def fit(observed: Observations, prior: Prior, *, leave_out: bool = False) -> Posterior:
+    """The posterior of the machine's vector around `prior`; predicts no negative time for the programs observed.
 
-    Raises InputError for times that are not positive, or where no vector gives non-negative times.
+    With `leave_out` each program is also predicted by a fit to the others: prior, τ and σ are found without it. Raises
+    InputError for times that are not positive, or where no vector gives non-negative times.
     """
-    vectors, cycles = observed.vectors, observed.cycles
-    if not len(cycles):
+    if not len(observed.cycles):
         raise InputError("no times to fit a machine to")
-    if not (np.isfinite(vectors).all() and np.isfinite(cycles).all() and (cycles > 0).all()):
+    if not (np.isfinite(observed.vectors).all() and np.isfinite(observed.cycles).all() and (observed.cycles > 0).all()):
         raise InputError("times and vectors to fit a machine to must be finite, and times positive")
-    programs = np.unique(observed.program, return_inverse=True)[1].astype(np.int64)
-    count = int(programs.max()) + 1
-    totals = np.zeros((count, len(prior)))
-    np.add.at(totals, programs, vectors)
-    time: NDArray[np.float64] = np.bincount(programs, cycles).astype(np.float64)
+    centre = prior(observed) if callable(prior) else prior
+    mean, average, design, unit = _mean(observed, centre)
+    # Of Bishop's eqs. 3.50 and 3.51 in their dual form (Sherman-Morrison-Woodbury), averaged.
+    covariance = average.variance / unit * np.eye(len(mean)) - design.T @ average.reduction @ design / unit**2
+    values, basis = np.linalg.eigh(covariance)
+    factor = basis * np.sqrt(np.maximum(values, 0.0))
+    totals, time = _wholes(observed)
+    moved = non_negative(mean, factor, totals / time[:, None])
+    return Posterior(
+        mean=moved,
+        factor=factor,
+        noise=average.noise,
+        prior_deviation=math.sqrt(average.variance),
+        degrees=float(np.trace(average.hat)),
+        prior_errors=(totals @ centre - time) / time,
+        left_out_errors=_left_out(observed, prior, centre) if leave_out else np.empty(0),
+        projected=moved is not mean,
+    )
+
+
+def _wholes(observed: Observations) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Vectors [programs, d] and times of whole programs, in the order of their numbers."""
+    programs = np.unique(observed.program, return_inverse=True)[1]
+    totals = np.zeros((int(programs.max()) + 1, observed.vectors.shape[1]))
+    np.add.at(totals, programs, observed.vectors)
+    return totals, np.bincount(programs, observed.cycles).astype(np.float64)
+
+
+def _mean(
+    observed: Observations, prior: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], _Average, NDArray[np.float64], float]:
+    """The posterior's mean, what it is averaged from, the design, and k of the module's description."""
+    vectors, cycles = observed.vectors, observed.cycles
+    programs = np.unique(observed.program, return_inverse=True)[1]
+    totals, time = _wholes(observed)
+    count = len(time)
     whole, relative, _ = _relative(totals, time, prior)
     unit = float((whole**2).sum() / count)
     design, residual, scale = _relative(vectors, cycles, prior)
@@ -99,22 +136,22 @@ def fit(observed: Observations, prior: NDArray[np.float64]) -> Posterior:
     np.maximum.at(per_program, programs, extra)
     weights = _weights(whole @ whole.T / unit, relative, per_program)
     average = _integrate(design @ design.T / unit, residual, extra, weights, len(cycles) / count)
-    mean = prior + design.T @ average.dual / unit
-    # Of Bishop's eqs. 3.50 and 3.51 in their dual form (Sherman-Morrison-Woodbury), averaged.
-    covariance = average.variance / unit * np.eye(len(prior)) - design.T @ average.reduction @ design / unit**2
-    values, basis = np.linalg.eigh(covariance)
-    factor = basis * np.sqrt(np.maximum(values, 0.0))
-    moved = non_negative(mean, factor, totals / time[:, None])
-    return Posterior(
-        mean=moved,
-        factor=factor,
-        noise=average.noise,
-        prior_deviation=math.sqrt(average.variance),
-        degrees=float(np.trace(average.hat)),
-        prior_errors=(totals @ prior - time) / time,
-        left_out_errors=_left_out(average.hat, residual, scale, programs, time),
-        projected=moved is not mean,
-    )
+    return prior + design.T @ average.dual / unit, average, design, unit
+
+
+def _left_out(observed: Observations, prior: Prior, alone: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[programs] relative errors of each program by a fit to all others; `alone` is the prior where there are none."""
+    totals, time = _wholes(observed)
+    errors = np.zeros(len(time))
+    for number, program in enumerate(np.unique(observed.program)):
+        rows = observed.program != program
+        mean = alone
+        if rows.any():
+            uncertainty = None if observed.uncertainty is None else observed.uncertainty[rows]
+            others = Observations(observed.vectors[rows], observed.cycles[rows], observed.program[rows], uncertainty)
+            mean = _mean(others, prior(others) if callable(prior) else prior)[0]
+        errors[number] = float(totals[number] @ mean) / time[number] - 1.0
+    return errors
 
 
 @dataclass(frozen=True)
@@ -197,24 +234,6 @@ def _integrate(
     return _Average(dual, reduction, hat, variance, math.sqrt(weights.sum(axis=1) @ SIGMAS**2))
 
 
-def _left_out(
-    hat: NDArray[np.float64],
-    residual: NDArray[np.float64],
-    scale: NDArray[np.float64],
-    programs: NDArray[np.int64],
-    time: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """[programs] relative errors of each program predicted from all others: e = (I − H)⁻¹ (r − H r) on its rows
-    (Cook & Weisberg, Residuals and Influence in Regression, §2.2, in blocks), τ and σ as they are."""
-    left = residual - hat @ residual
-    errors = np.zeros(len(time))
-    for program in range(len(time)):
-        own = np.flatnonzero(programs == program)
-        out = np.linalg.solve(np.eye(len(own)) - hat[np.ix_(own, own)], left[own])
-        errors[program] = -float((out * scale[own]).sum()) / time[program]
-    return errors
-
-
 def non_negative(
     mean: NDArray[np.float64], factor: NDArray[np.float64], programs: NDArray[np.float64]
 ) -> NDArray[np.float64]:
@@ -245,7 +264,7 @@ def fit_segments(model: Model, observed: Observations, prior: NDArray[np.float64
                 cycles.append(time)
                 programs.append(program)
     summed = Observations(np.array(vectors), np.array(cycles), np.array(programs))
-    return fit(summed, mean_prior(model, summed) if prior is None else prior)
+    return fit(summed, partial(mean_prior, model) if prior is None else prior, leave_out=True)
 
 
 def mean_prior(model: Model, observed: Observations) -> NDArray[np.float64]:

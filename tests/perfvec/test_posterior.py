@@ -25,7 +25,7 @@ def test_exact_times_of_many_programs_recover_the_truth():
     rng = np.random.default_rng(1)
     vectors, cycles, prior, truth = problem(rng, programs=60)
     unseen = rng.random((20, 6))
-    found = fit(Observations(vectors, cycles, np.arange(60)), prior)
+    found = fit(Observations(vectors, cycles, np.arange(60)), prior, leave_out=True)
     assert np.allclose(unseen @ found.mean, unseen @ truth, rtol=0.01)
     assert np.abs(found.left_out_errors).mean() < 0.2 * np.abs(found.prior_errors).mean()
     assert found.warnings() == []
@@ -73,25 +73,24 @@ def test_the_mean_is_what_an_optimiser_finds(monkeypatch):
     assert np.allclose(found.factor @ found.factor.T, np.linalg.inv(hessian), rtol=1e-6)
 
 
-def test_left_out_errors_are_those_of_fits_without_the_program(monkeypatch):
-    monkeypatch.setattr(posterior, "TAUS", np.array([0.3]))
-    monkeypatch.setattr(posterior, "SIGMAS", np.array([0.05]))
+def test_left_out_errors_are_those_of_fits_without_the_program():
+    """Also of the prior, where that is made from the times, and of the spread and the noise, which the times choose."""
     vectors, cycles, prior, _ = problem(np.random.default_rng(4), 6, 4, 0.2, 0.1)
-    programs = np.array([0, 0, 1, 2, 2, 3])
-    found = fit(Observations(vectors, cycles, programs), prior)
-    scale = np.maximum(cycles, vectors @ prior)
-    totals = np.array([vectors[programs == program].sum(axis=0) for program in range(4)])
-    times = np.bincount(programs, cycles)
-    unit = ((totals / np.maximum(times, totals @ prior)[:, None]) ** 2).sum() / 4
-    variance = 0.05**2 * 6 / 4  # of a group: a program has 1.5, and 0.05 as a whole
-    for program in range(4):
-        others, own = programs != program, programs == program
-        design = vectors[others] / scale[others, None]
-        precision = design.T @ design / variance + np.eye(4) * unit / 0.3**2
-        residual = (cycles - vectors @ prior)[others] / scale[others]
-        mean = prior + np.linalg.solve(precision, design.T @ residual / variance)
-        error = (vectors[own] @ mean - cycles[own]).sum() / cycles[own].sum()
-        assert found.left_out_errors[program] == pytest.approx(error, rel=1e-6)
+    programs, uncertainty = np.array([0, 0, 1, 2, 2, 3]), np.array([0.0, 0.1, 0.0, 0.2, 0.0, 0.0])
+
+    def scaled(observed):
+        return prior * np.median(observed.cycles / (observed.vectors @ prior))
+
+    for given_prior in (prior, scaled):
+        found = fit(Observations(vectors, cycles, programs, uncertainty), given_prior, leave_out=True)
+        for program in range(4):
+            others, own = programs != program, programs == program
+            rest = Observations(vectors[others], cycles[others], programs[others], uncertainty[others])
+            error = (vectors[own] @ fit(rest, given_prior).mean - cycles[own]).sum() / cycles[own].sum()
+            assert found.left_out_errors[program] == pytest.approx(error, rel=1e-9)
+    assert len(fit(Observations(vectors, cycles, programs), prior).left_out_errors) == 0
+    one = fit(Observations(vectors[:1], cycles[:1], programs[:1]), prior, leave_out=True)
+    assert one.left_out_errors == pytest.approx(one.prior_errors)
 
 
 def test_a_prior_of_twice_the_time_is_off_by_plus_1():
