@@ -205,8 +205,6 @@ def prepare_sampled(
             alone = [k for k, pair in enumerate(around) if pair is None]
             _made(trace_path, [files[k] for k in alone], schema, [places[k] for k in alone], wait=True)
             for file, path, place, pair in zip(files, paths, places, around, strict=True):
-                if len(file.machines) < 2:
-                    raise InputError(f"{path}: labels one machine; a window of sampled machines needs two at least")
                 shard = _shard(path, place, schema) if pair is None else _part_of(*pair, file, path, place)
                 machines = tuple(file.machines)
                 found.append(SampledShard(shard, machines, features_of_machines(machines)))

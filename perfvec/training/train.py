@@ -122,7 +122,6 @@ def train(
         with ranks.first_ahead():
             labels = prepare(Path(traces), Path(latencies), schema, data, progress=progress and ranks.first)
         division = split.divide(labels)
-        held = set(map(configuration_key, division.held_machines))
         judged = set(division.held_programs) | set(division.validation.programs if division.validation else ())
 
         def others(folder: str | os.PathLike[str] | None, known: Sequence[Shard]) -> tuple[SampledShard, ...]:
@@ -134,14 +133,10 @@ def train(
                 found = prepare_sampled(Path(traces), Path(folder), schema, data, known, progress=shown)
             if not (left := tuple(one for one in found if one.shard.program not in judged)):
                 raise InputError(f"{folder}: every labelled program is held out; nothing is left to train on")
-            for machine in (machine for one in left for machine in one.machines):
-                if configuration_key(machine) in held:
-                    raise InputError(
-                        f"{folder}: labels {machine.name}, a machine that is held out; leave one of them out"
-                    )
             return left
 
         sampled = others(sampled_latencies, labels.shards)
+        _require_pairs(sampled, division)
         for_rows = others(row_latencies, [*labels.shards, *(one.shard for one in sampled)])
         programs_taught = taught_by(division, initial, (*sampled, *for_rows))
         if initial is not None:
@@ -261,6 +256,16 @@ def taught_by(division: Division, initial: Model | None, others: Sequence[Sample
     for shard in (*shards, *(one.shard for one in others)):
         programs.setdefault(shard.trace_digest, TrainingProgram(shard.program, shard.trace_digest))
     return tuple(programs.values())
+
+
+def _require_pairs(sampled: Sequence[SampledShard], division: Division) -> None:
+    """Raise InputError where a sampled window has fewer than two machines, or one that is held out."""
+    held = set(map(configuration_key, division.held_machines))
+    for one in sampled:
+        if len(one.machines) < 2:
+            raise InputError(f"{one.shard.latency_file}: labels one machine; a sampled window needs two at least")
+        if judged := [machine.name for machine in one.machines if configuration_key(machine) in held]:
+            raise InputError(f"{one.shard.latency_file}: labels {judged[0]}, a machine that is held out")
 
 
 def _require_unseen(initial: Model, division: Division) -> None:

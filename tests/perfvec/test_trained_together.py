@@ -290,6 +290,16 @@ def test_a_model_lists_every_program_that_taught_it(data, sampled, tmp_path, mon
         (alike / path.name).symlink_to(path)
     with pytest.raises(InputError, match="a machine that is held out"):
         run(latencies=data.latencies, sampled_latencies=alike, split=held)
+    some, names = run(latencies=data.latencies, row_latencies=alike, split=held)  # of which only its rows take theirs
+    assert len(some.machines) == len(data.machines) - 1 and names == [one, other]
+    alone = tmp_path / "alone"
+    label_windows(data.traces, alone, latencies=data.latencies, windows=1, machines=1, count=3000, seed=7, pool=8)
+    with pytest.raises(InputError, match="labels one machine"):
+        run(latencies=data.latencies, sampled_latencies=alone)
+    short = tmp_path / "short"
+    label_windows(data.traces, short, latencies=data.latencies, windows=1, machines=2, count=200, seed=7, pool=8)
+    with pytest.raises(InputError, match="labels only 200 instructions"):
+        run(latencies=data.latencies, sampled_latencies=short)
 
 
 def test_a_known_encoder_gets_inputs_that_change_nothing_yet(data):
