@@ -127,11 +127,18 @@ def test_prose_keeps_the_house_style():
         ("word " * 36 + "end.", "a sentence of 37 words"),
         ("| a | b |\n|---|---|\n| " + "word " * 13 + "| 1 |", "a table's cell of 13 words"),
         ("The figures answer the pointer.", "'answer the pointer'"),
+        ("Fine.\n\nAt the end of the day, it is fast.", "cliché"),
+        ("The the machine.", "repeated"),
         ("Sort of\nword " * 18 + "end.", "a sentence of"),
     ],
 )
 def test_prose_outside_the_house_style_is_found(text, what):
     assert any(what in found for _, found in check_prose.findings(text))
+
+
+def test_what_is_found_stands_at_its_paragraph():
+    text = "It is the the first.\n\n## Title\n\nTwo lines,\nand it is a very unique one.\n\nGood.\n\nThe the last.\n"
+    assert sorted({line for line, _ in check_prose.findings(text)}) == [1, 5, 10]
 
 
 def test_code_is_no_prose():

@@ -1,8 +1,9 @@
-"""Check the documentation's prose: the house style in one file.
+"""Check the documentation's prose: proselint, and the house style in one file.
 
 python tools/check_prose.py [FILE…]. Without files: README.md, the other texts of the root, and all of docs/. A sentence
-has at most 35 words, a table's cell at most 12; no phrase of `PHRASES`. Code, links' targets and generated pages are
-left out. Prints FILE:LINE: what, and exits with 1 where something was found.
+has at most 35 words, a table's cell at most 12; no phrase of `PHRASES`, and nothing that proselint finds (clichés,
+redundancy, hedging, misused words). Code, links' targets and generated pages are left out. Prints FILE:LINE: what, and
+exits with 1 where something was found.
 """
 
 from __future__ import annotations
@@ -11,12 +12,21 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+
+from proselint.checks import __register__ as CHECKS
+from proselint.config import DEFAULT, Config
+from proselint.registry import CheckRegistry
+from proselint.tools import LintFile
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_WORDS = 35
 MOST_CELL_WORDS = 12
 GENERATED = ("<!-- Written by", "<!-- Generated")
+# Quotes and signs are Markdown's and the site's.
+PROSELINT = Config(max_errors=DEFAULT["max_errors"], checks={**DEFAULT["checks"], "typography": False})
+CheckRegistry().register_many(CHECKS)
 # What to write instead stands behind the phrase.
 PHRASES = {
     r"answers? the pointer": "interactive",
@@ -47,7 +57,14 @@ def findings(text: str) -> Iterator[tuple[int, str]]:
     """Yield (line, what is wrong) of a page in Markdown."""
     if text.startswith(GENERATED):
         return
-    for line, kind, words in _pieces(text):
+    pieces = list(_pieces(text))
+    prose = [(line, words) for line, kind, words in pieces if kind == "prose"]
+    if prose:
+        page = LintFile("page", "\n".join(words for _, words in prose))
+        for result in page.lint(PROSELINT):
+            before = page.content.count("\n", 0, result.check_result.span[1] - 1)  # the first line is empty
+            yield prose[before - 1][0], result.check_result.message
+    for line, kind, words in pieces:
         for pattern, instead in PHRASES.items():
             if found := re.search(pattern, words, re.IGNORECASE):
                 yield line, f"{found.group(0)!r}: write {instead!r}"
@@ -89,7 +106,8 @@ def _pieces(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _plain(text: str) -> str:
-    text = re.sub(r"`[^`]*`", "X", text)  # code is one word
+    number = count(1)
+    text = re.sub(r"`[^`]*`", lambda _: f"X{next(number)}", text)  # code is one word, and none is like another
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     return re.sub(r"\b(e\.g|i\.e|et al|vs|ch|cf|Fig)\.", r"\1", text).replace("**", "").strip()
 
