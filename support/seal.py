@@ -65,3 +65,11 @@ def check_seal(path: Path, what: str) -> None:
             raise InputError(f"{path}: its bytes are not those that were written (SHA-256); extract it again")
     except OSError as error:
         raise InputError(f"{path}: {(error.strerror or 'unreadable').lower()}; expected a {what} file") from error
+
+
+def sealed_digest(path: Path) -> str:
+    """SHA-256, in hexadecimal digits, of what a seal seals of this file: read from its seal where it has one."""
+    with path.open("rb") as file:
+        found = file.read(BLOCK)
+    block = found if found.startswith(_MARK) else _seal_of(path)
+    return block[len(_MARK) :].split(b"\n")[0].decode()

@@ -26,6 +26,7 @@ from tqdm import tqdm
 from perfvec.machines.features import features_of_machines
 from perfvec.model import configuration_key
 from support.errors import InputError
+from support.seal import sealed_digest
 from tracegen.decode import decode
 from tracegen.features import Schema
 from tracegen.formats.latency import LatencyFile
@@ -35,7 +36,7 @@ from uarch.configuration import Machine
 WARMUP = 128  # instructions kept before the labelled ones
 SATURATED = 65535
 _TOO_MANY = 1e-3  # share of a machine's latencies that are saturated
-_LAYOUT = 2  # of a shard's folder
+_LAYOUT = 3  # of a shard's folder
 _PART = 1 << 17
 
 
@@ -292,10 +293,8 @@ def _check_distinct(file: LatencyFile) -> None:
 
 
 def _place(file: LatencyFile, schema: Schema, shards: Path) -> Path:
-    """The shard's folder, named by what it is made from."""
-    identity = [_LAYOUT, schema.stored, file.trace_digest, file.start, len(file), file.simulator]
-    identity += [int(file.attribute(name, 0)) for name in ("warmup", "touches")]
-    identity += [configuration_key(machine) for machine in file.machines]
+    """The shard's folder, named by what it is made from: the labels, whose file names its trace's digest."""
+    identity = [_LAYOUT, schema.stored, sealed_digest(file.path)]
     key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
     return shards / f"{file.trace}-{file.start}-{key}"
 

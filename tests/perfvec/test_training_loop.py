@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from shutil import copyfile
 from types import SimpleNamespace
 from typing import Any
 
@@ -494,6 +495,22 @@ def test_runs_that_share_shards_make_each_once_also_at_the_same_time(data, tmp_p
     assert len(made) == len(set(made)) == len(found[0])
     monkeypatch.setattr(training_data, "make_shards", None)  # all is there, whichever columns are hidden
     assert shards("default~load") == found[0]
+
+
+def test_other_labels_of_the_same_machines_have_shards_of_their_own(data, tmp_path):
+    folder = tmp_path / "labels"
+    folder.mkdir()
+    path = folder / min(data.latencies.glob("*.latency.h5")).name
+    copyfile(data.latencies / path.name, path)
+    name = get_schema("default")
+    (before,) = prepare(data.traces, folder, name, tmp_path / "shards", progress=False).shards
+    (again,) = prepare(data.traces, folder, name, tmp_path / "shards", progress=False).shards
+    with h5py.File(path, "r+", locking=False) as file:
+        file["latency"][:, :100] += 1
+    seal(path)
+    (other,) = prepare(data.traces, folder, name, tmp_path / "shards", progress=False).shards
+    assert again.static_id.path == before.static_id.path != other.static_id.path
+    np.testing.assert_allclose((other.mean - before.mean) * len(before.latency), 100)
 
 
 _KILLED = """
