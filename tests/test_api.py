@@ -4,6 +4,7 @@ import doctest
 import importlib.metadata
 import json
 import lzma
+import pickle
 import signal
 import struct
 import subprocess
@@ -289,6 +290,28 @@ def test_what_a_reader_does_to_a_table_changes_no_text(folder, monkeypatch):
     before = str(result), result.to_json()
     result.table["cycles.zen4"] = 0
     assert (str(result), result.to_json()) == before
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: pv.simulate("T.trace.h5", ["zen4", "base"]),
+        lambda: pv.sweep("T.trace.h5", base="zen4", vary={"l2.size_kib": [512, 1024]}, budget=1),
+        lambda: pv.compare(["T.trace.h5", "U.trace.h5"]),
+        lambda: pv.report("T.trace.h5", ["zen4"]),
+    ],
+)
+def test_a_result_can_be_pickled(folder, monkeypatch, ask):
+    monkeypatch.chdir(folder)
+    result = ask()
+    again = pickle.loads(pickle.dumps(result))
+    assert type(again) is type(result) and str(again) == str(result)
+    assert again.to_json() == result.to_json() and again.to_html() == result.to_html()
+    pd.testing.assert_frame_equal(again.table, result.table)
+    if result.picture is not None:
+        assert len(again.figure().axes) == len(result.figure().axes)
+    if isinstance(result, SimulationResult):
+        assert again.stack.by("function").to_json() == result.stack.by("function").to_json()
 
 
 def test_points_that_are_left_out_are_told_in_every_form(folder, monkeypatch):

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 _COLUMNS = 80  # of the terminal
 _SHORTEST = 16  # letters of a name that is cut
 _MOST_ROWS = 60  # of the table that a notebook shows
+_MADE_LATER = ("document", "text", "sections", "picture", "headline")
 Own = TypeVar("Own", bound="Result")
+T = TypeVar("T")
 Document: TypeAlias = "dict[str, Any] | list[dict[Any, Any]]"  # what --json prints
 
 
@@ -43,7 +46,8 @@ class Result:
             `l2.size_kib`, `low_cycles`; `cpi`, `ipc` and `share` are ratios.
         notes: Remarks about the numbers, a line each, as of points that are left out.
 
-    `str(result)` is the text that the command prints, with the notes, which that prints on stderr.
+    `str(result)` is the text that the command prints, with the notes, which that prints on stderr. A result can be
+    pickled, so that other processes (multiprocessing, joblib, Dask) may return it; its pages are made then.
 
     >>> import perfvec as pv
     >>> result = pv.predict("T.trace.h5", "zen4")
@@ -68,6 +72,10 @@ class Result:
 
         # What its reader does to the table changes no text, document or picture. From pandas 3 on writing makes a copy.
         object.__setattr__(self, "table", self.table.copy(deep=pd.__version__ < "3"))
+
+    def __getstate__(self) -> dict[str, Any]:
+        made = {name: make() for name in _MADE_LATER if (make := getattr(self, name)) is not None}
+        return self.__dict__ | {name: partial(_given, value) for name, value in made.items()}
 
     @property
     def json(self) -> Any:
@@ -154,6 +162,10 @@ class Result:
             with atomic_path(path) as temporary:
                 temporary.write_text(text, encoding="utf-8")
         return text
+
+
+def _given(value: T) -> T:
+    return value
 
 
 def of_table(
