@@ -103,6 +103,8 @@ def label(
                 short.append(trace.path)
                 continue
             output = folder / f"{trace.name}{f'-{start}' if start else ''}.latency.h5"
+            if output in outputs:
+                raise InputError(f"two traces are called {trace.name!r}; label them into two folders")
             outputs.append(output)
             if not _already(output, trace, machines, start, stop, warmup, touches=touches):
                 labels.append(

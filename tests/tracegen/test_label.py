@@ -29,3 +29,12 @@ def test_labels_behind_another_warm_up_are_others(data, tmp_path, other):
     with pytest.raises(InputError, match="holds other labels"):
         labelled(data, tmp_path, **other)
     assert path.read_bytes() == written
+
+
+def test_two_traces_of_one_name_are_refused(data, tmp_path):
+    (tmp_path / "b").mkdir()
+    other = tmp_path / "b" / "qsort.trace.h5"
+    other.symlink_to(data.traces / other.name)
+    with pytest.raises(InputError, match="two traces are called 'qsort'; label them into two folders"):
+        label([data.traces / other.name, other], data.machines[:1], tmp_path / "labels", progress=False)
+    assert not (tmp_path / "labels").exists()

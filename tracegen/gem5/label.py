@@ -183,6 +183,8 @@ def label(
         if window is None:
             continue
         output = folder / f"{window.name}{f'-{start}' if start else ''}.latency.h5"
+        if output in outputs:
+            raise InputError(f"two traces are called {window.name!r}; label them into two folders")
         folder.mkdir(parents=True, exist_ok=True)
         require_writable(output)
         outputs.append(output)

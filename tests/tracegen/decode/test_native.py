@@ -1,6 +1,7 @@
 """Micro-operations of real families: forms, tables, cracking, and what they do to simulated time."""
 
 import json
+import subprocess
 from types import MappingProxyType
 
 import capstone
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from support.errors import InputError
+from tools.write_native_micro_operations import examples
 from tracegen.decode import decode
 from tracegen.decode.native.table import Cost, NativeTable, families, native_table, table_path, write_table
 from tracegen.decode.native.x86_64_form import form, of_registers
@@ -358,3 +360,11 @@ def test_a_trace_without_machine_code_is_refused():
 
     with pytest.raises(InputError, match="needs the machine code"):
         Simulation(machine, replace(instructions_of(ADD), native=None))
+
+
+def test_examples_of_forms_are_an_assembler_s_text(tmp_path):
+    lines = "add %rbx, %rax", ".byte 0x06", "add %rcx, %rdx", "imul %rbx, %rax"  # 0x06 is no instruction of x86-64
+    (tmp_path / "a.s").write_text("\n".join((".text", *lines, "")))
+    subprocess.run(["as", tmp_path / "a.s", "-o", tmp_path / "a.o"], check=True)
+    found = {"add r64,r64": "addq %rbx, %rax", "imul r64,r64": "imulq %rbx, %rax"}
+    assert examples([tmp_path / "a.o"]) == {"x86-64": found}

@@ -84,6 +84,17 @@ def test_a_window_is_cut_from_the_run(place):
     assert latencies(path)[1][0] == latencies(place / "touch.latency.h5")[1][0][100:150]
 
 
+def test_two_traces_of_one_name_are_refused(place):
+    (place / "b").mkdir()
+    traces = [place / "touch.trace.h5", place / "b" / "touch.trace.h5"]
+    traces[1].symlink_to(traces[0])
+    told = message(
+        lambda: label(traces, [O3], place / "labels", simulator="gem5", gem5=place / "gem5.opt", progress=False)
+    )
+    assert told == "two traces are called 'touch'; label them into two folders"
+    assert not runs(place) and not list((place / "labels").glob("*.latency.h5"))
+
+
 def test_what_is_done_is_not_done_again(place):
     first = labelled(place, [O3, MINOR])
     assert labelled(place, [O3, MINOR]) == first
