@@ -19,18 +19,18 @@ MACHINES = ["zen4", "cortex-a53"]
 def main() -> None:
     source, argument = [*sys.argv[1:], *(str(KERNEL), "24")[len(sys.argv) - 1 :]][:2]
     with tempfile.TemporaryDirectory() as folder:
-        traces = []
+        traces = {}
         for level in ("-O1", "-O3"):
             program = str(Path(folder) / f"program{level}")
             subprocess.run(["gcc", level, "-g", "-static", "-o", program, source, "-lm"], check=True)
-            traces.append(pv.trace([program, argument], max_instructions=2_000_000))
+            traces[level] = pv.trace([program, argument], max_instructions=2_000_000)
 
-        changed = pv.diff(*traces, MACHINES, by="line", budget=60, rows=6)
+        changed = pv.diff(traces["-O1"], traces["-O3"], MACHINES, by="line", budget=60, rows=6)
         print(changed)
         for machine in MACHINES:
             gained = -changed.table[f"difference.{machine}"].sum()
             share = gained / changed.table[f"old.{machine}"].sum()
-            most = changed.table.loc[changed.table[f"difference.{machine}"].abs().idxmax()]
+            most = changed.table.iloc[changed.table[f"difference.{machine}"].abs().argmax()]
             line, cause = most["name"], most[f"cause.{machine}"]
             print(f"{machine}: -O3 saves {share:.1%} of the cycles; {line} changed most: {cause}")
         changed.to_html("compiler_diff.html")

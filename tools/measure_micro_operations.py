@@ -165,7 +165,8 @@ def assembled(blocks: Sequence[Sequence[str]], folder: Path) -> list[bytes | Non
             found.append(None)
             continue
         with binary.open("rb") as stream:
-            found.append(ELFFile(stream).get_section_by_name(".text").data())
+            section = ELFFile(stream).get_section_by_name(".text")
+            found.append(None if section is None else section.data())
     return found
 
 
@@ -248,20 +249,20 @@ def measured(like: Mapping[str, Cost]) -> dict[str, Cost]:
     shuffles = dict(zip(_SHUFFLES, each, strict=True))
     found: dict[str, Cost] = {}
     for name, form in forms.items():
-        of_many, *chains = times[ranges[name]]
-        of_many, chains = of_many / len(form.side_by_side()), [time / CHAINED for time in chains]
+        many, *each = times[ranges[name]]
+        of_many, alone = many / len(form.side_by_side()), [time / CHAINED for time in each]
         known = like.get(name) or like[name + SAME]
         if not np.isfinite(of_many) or known.latency == 0:
             continue
         forwards = False
         if form.there_and_back() is not None:
-            latency = chains[-1] - way[form.class_of(0)]
+            latency = alone[-1] - way[form.class_of(0)]
         elif form.kinds[0] in _SHUFFLES:
-            own, mixed = np.rint(np.reshape(chains, (2, -1)) - [[0], [shuffles[form.kinds[0]]]])
+            own, mixed = np.rint(np.reshape(alone, (2, -1)) - [[0], [shuffles[form.kinds[0]]]])
             forwards = bool((mixed == own + 1)[own > 1].any())
             latency = max(own.max(), mixed.max())
         else:
-            latency = max(chains)
+            latency = max(alone)
         found[name] = Cost(known.micro_operations, max(round(latency), 1), throughput(of_many), forwards)
     return found | divisions() | accesses(like) | branches(like)
 

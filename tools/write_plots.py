@@ -23,7 +23,7 @@ PICTURES = ROOT / "docs" / "images"
 ERRORS = ROOT / "uarch" / "presets" / "errors"
 GREY = "#777777"  # readable on light and on dark pages, as are the others
 BLUE, ORANGE, GREEN = "#2f81c7", "#d9822b", "#2a9d6f"
-LOOK = {
+LOOK: dict[Any, Any] = {
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY),
     "grid.color": GREY,
     "grid.alpha": 0.3,
@@ -131,7 +131,7 @@ def real_computers() -> Figure:
 def tensor_models() -> Figure:
     """Return pairwise accuracy of cost models on held-out tasks, with intervals, and the ceiling by the data."""
     table = data("tensor-models").set_index("model")
-    limit = table.loc["limit", "pairwise"]
+    limit = float(table["pairwise"]["limit"])
     table = table.drop("limit").iloc[::-1]
     figure = Figure((6.6, 2.9), layout="constrained")
     axes: Axes = figure.subplots()

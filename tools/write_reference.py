@@ -149,8 +149,8 @@ def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
     children = getattr(command, "commands", None)
     if children is None or name == "perfvec":
         yield name, command
-    for child in sorted(children or {}):
-        yield from _commands(children[child], f"{name} {child}")
+    for child, one in sorted((children or {}).items()):
+        yield from _commands(one, f"{name} {child}")
 
 
 def _options(command: Any) -> list[tuple[str, str]]:
@@ -267,7 +267,8 @@ def api() -> str:
     for name in sorted(set(perfvec.__all__) - {"__version__"}, key=str.lower):
         value = getattr(perfvec, name)
         parameters = "" if inspect.isclass(value) else f"({', '.join(inspect.signature(value).parameters)})"
-        lines.append(f"- `pv.{name}{parameters}`: {inspect.getdoc(value).split(chr(10) * 2)[0]}".replace("\n", " "))
+        said = (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
+        lines.append(f"- `pv.{name}{parameters}`: {said}")
     before, _, rest = (REFERENCE / "api.md").read_text().partition(_NAMES)
     return before + _NAMES + "\n\n" + "\n".join(lines) + "\n\n" + _END + rest.partition(_END)[2]
 

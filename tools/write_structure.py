@@ -148,7 +148,7 @@ def calls(question: Callable[[], object]) -> Counter[tuple[str, str]]:
         question()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     return found
 
 
