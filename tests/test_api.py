@@ -321,6 +321,14 @@ def test_points_that_are_left_out_are_told_in_every_form(folder, monkeypatch):
     assert "1 of 3 points" in str(swept) and "1 of 3 points" in swept.to_html()
 
 
+def test_latencies_that_a_family_replaces_are_told(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    fields = {"functional_units.mul_latency": [3, 7], "l2.latency": [10, 14]}
+    told = "functional_units.mul_latency: microcode zen4 has latencies of its own, so this changes next to nothing"
+    assert told in pv.sweep("T.trace.h5", base="zen4-native", vary=fields).notes
+    assert not any("latencies of its own" in note for note in pv.sweep("T.trace.h5", base="zen4", vary=fields).notes)
+
+
 def test_a_copy_of_a_preset_is_named_after_its_file(folder, monkeypatch):
     monkeypatch.chdir(folder)
     save_machines([load_machine("zen4")], "copies")

@@ -379,3 +379,43 @@ def test_presets_and_their_differences():
     assert "zen4" in listed.stdout
     assert "frequency_ghz" in perfvec("uarch", "diff", "zen2", "zen4").stdout
     assert json.loads(perfvec("uarch", "show", "zen2", "--json").stdout)["core"] == "out-of-order"
+
+
+_CLOSED = "perfvec: standard output is closed: there is nowhere to print to\n"
+
+
+@pytest.mark.parametrize(
+    ("closed", "words", "status", "told"),
+    [
+        (">&-", "simulate {trace} --uarch base", 2, _CLOSED),
+        (">&-", "--version", 2, _CLOSED),
+        ("2>&-", "trace -o {made} -- sh -c 'echo said'", 0, ""),
+        (">&- 2>&- <&-", "trace -o {made} -- true", 0, ""),
+    ],
+)
+def test_closed_standard_streams(data, tmp_path, closed, words, status, told):
+    made = tmp_path / "made.trace.h5"
+    command = words.format(trace=data.traces / "qsort.trace.h5", made=made)
+    shell = f"{' '.join(map(str, INSTALLED))} {command} {closed}"
+    done = subprocess.run(shell, shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (status, told)
+    assert made.exists() == (status == 0)
+    assert done.stdout == ("said\n" if "said" in words else "")
+
+
+_SHORT_OF_MEMORY = """
+import resource, sys
+import h5py
+from analysis.cli.main import main
+held = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (held + (4 << 20),) * 2)
+main(sys.argv[1:])
+"""
+
+
+def test_short_memory_is_one_line(tmp_path):
+    made = tmp_path / "made.trace.h5"
+    words = [sys.executable, "-c", _SHORT_OF_MEMORY, "trace", "-o", str(made), "--", "true"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and not made.exists()
+    assert done.stderr.startswith("perfvec: memory is short, or limited (ulimit -v): ") and done.stderr.count("\n") == 1

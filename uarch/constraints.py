@@ -192,6 +192,9 @@ def _of_core(core: str, other: str, families: tuple[str, ...]) -> Relation:
     )
 
 
+# What the tables of a family (`microcode`) say of nearly every instruction, and the fields say otherwise.
+OF_TABLES = tuple(name for name in RULES if name.startswith("functional_units.") and name.endswith("_latency"))
+
 _QUEUE = "no entry could be used beyond the reorder buffer"
 RELATIONS: tuple[Relation, ...] = (
     _at_most("pipeline.issue_queue_entries", "pipeline.rob_entries", _QUEUE),

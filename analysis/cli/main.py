@@ -5,6 +5,7 @@ Tables go to the terminal, `--json` to stdout, progress to stderr. A wrong input
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -54,6 +55,16 @@ def _unread() -> Iterator[None]:
 def _discard(stream: TextIO) -> None:
     """Discard what the stream still holds: it cannot be written, and the interpreter would try again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _open_standard_streams() -> None:
+    """Open those that were closed when the process began: files would get their numbers. Nobody inherits them, and
+    output that cannot be printed is an error.
+    """
+    for number, name, mode in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, mode)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
 
 
 class _Commands(TyperGroup):
@@ -159,6 +170,7 @@ for theme in (*_THEMES, tuning):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: what follows `--` is a program and its arguments."""
+    _open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     program: list[str] = []
     if "--" in words:
@@ -174,18 +186,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
             except UsageError as error:
                 _refuse(error)
             finally:
-                if sys.stdout is not None:
-                    sys.stdout.flush()  # not at the interpreter's end, which tells of a failure in its own words
+                sys.stdout.flush()  # not at the interpreter's end, which tells of a failure in its own words
     except InputError as error:
         _fail(error)
     except UnicodeEncodeError as error:  # the name of a file, as Python takes it in
         near = error.object[max(0, error.start - 30) : error.end + 10]
         _fail(InputError(f"a name that is not UTF-8 cannot be written: {near!a}; rename the file"))
     except ImportError as error:
+        if _out_of_memory(error):
+            _fail_of_memory(error)
         if "_core" not in str(error):
             raise
         _fail(InputError(f"a compiled core is missing: run `make core`, or `pip install .` ({error})"))
     except Exception as error:
+        if _out_of_memory(error):
+            _fail_of_memory(error)
+        if isinstance(error, OSError) and error.errno == errno.EBADF:
+            _discard(sys.stdout)
+            _fail(InputError("standard output is closed: there is nowhere to print to"))
         if isinstance(error, OSError) and error.filename is not None and not is_full(error):
             _fail(InputError(f"{error.filename!s}: {(error.strerror or 'unreadable').lower()}"))
         if not is_full(error):
@@ -207,6 +225,16 @@ def _refuse(error: Any) -> NoReturn:
         first, rest = command, f"{told.rstrip('.')}; see {command} --help"
     print(f"{first}: {rest[0].lower()}{rest[1:]}".rstrip("."), file=sys.stderr)
     sys.exit(2)
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Return whether memory was short for Python, NumPy, PyTorch, or a library that was to be loaded."""
+    told = ("can't allocate memory", "failed to map segment", os.strerror(errno.ENOMEM))
+    return isinstance(error, MemoryError) or any(words in str(error) for words in told)
+
+
+def _fail_of_memory(error: Exception) -> NoReturn:
+    _fail(InputError(f"memory is short, or limited (ulimit -v): {str(error) or 'an allocation failed'}"))
 
 
 def _fail(error: InputError) -> NoReturn:

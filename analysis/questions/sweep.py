@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,7 @@ from perfvec.intervals.level import DEFAULT_LEVEL, require_level
 from perfvec.model import Model
 from support.errors import InputError
 from uarch.configuration import Machine
+from uarch.constraints import GEM5, OF_TABLES
 from uarch.space import Constraint
 
 
@@ -159,6 +160,7 @@ class SweepQuestion:
             notes=(
                 *cut_short(targets),
                 *([design.left_out] if design.left_out else []),
+                *self._replaced(),
                 *novelty.unlike(model, guessed),
             ),
             headline=lambda: sweep_page.headline(
@@ -169,6 +171,13 @@ class SweepQuestion:
             design=design,
             programs={one.name: (one.instructions, one.isa) for one in targets},
         )
+
+    def _replaced(self) -> Iterator[str]:
+        """A line on the fields of the sweep that a family's tables replace."""
+        varied = [name for name in self.vary if name in OF_TABLES]
+        if varied and self.base is not None and self.base.microcode != GEM5 and "microcode" not in self.vary:
+            family = self.base.microcode
+            yield f"{', '.join(varied)}: microcode {family} has latencies of its own, so this changes next to nothing"
 
     def _design(self, model: Model, targets: Sequence[Target], progress: bool) -> Design:
         if self.search is None:

@@ -56,6 +56,8 @@ def find_program(command: Sequence[str | os.PathLike[str]], environment: Mapping
 
 
 def _look_up(name: str, environment: Mapping[str, str], folder: Path) -> Path:
+    if not name:
+        raise InputError("the program's name is empty; expected PROGRAM ARGS…")
     if "/" in name:
         path = folder / name
     else:

@@ -106,6 +106,9 @@ class Run:
             self.process = subprocess.Popen(
                 arguments, stdin=given.stdin, stdout=given.stdout, stderr=given.stderr, env=environment, cwd=cwd
             )
+            # Where the program's memory exceeds the computer's, the kernel ends it and no other process.
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{self.process.pid}/oom_score_adj").write_text("1000")
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
@@ -189,6 +192,8 @@ class Run:
         """Return why there is no record."""
         if self._sites is not None:
             return self._sites.never_reached(self.mappings())
+        if ended_by := self.outcome().ended_by:
+            return InputError(f"nothing was recorded ({Path(self.command[0]).name} was ended by {ended_by})")
         return InputError(
             "nothing was recorded (the program ended before --skip instructions, or it could not be loaded)"
         )

@@ -413,6 +413,8 @@ def test_wrong_requests_are_named(tmp_path, monkeypatch):
         (["true"], output, {"max_instructions": 0}, "must be from 1 to"),
         (["true"], output, {"skip": -1}, "must be from 0 to"),
         (["no-such-program-here"], output, {}, "no such program in PATH"),
+        ([""], output, {}, "the program's name is empty"),
+        (["sh", "-c", "kill -SEGV $$"], output, {"skip": 10**9}, r"nothing was recorded \(sh was ended by signal 11"),
     ]:
         with pytest.raises(InputError, match=message):
             trace(Execution(command, **options), path, progress=False)
