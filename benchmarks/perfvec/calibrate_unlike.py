@@ -83,11 +83,12 @@ def main() -> None:
     parser.add_argument("--model", help="the shipped one by default")
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
     model, machines = load_model(given.model), [load_machine(name) for name in preset_names()]
     vectors, ways = model.machine_vectors(machines)
     programs, cycles = [], []
     for name in PROGRAMS:
-        path, made = traced(name, given.folder), given.folder / f"{name}.vector.npz"
+        path, made = traced(name, given.folder), given.folder / f"{name}.{model.digest[:8]}.vector.npz"
         represent_file(model, path, made) if not made.exists() else None
         programs.append(load_vector(made))
         with Trace(path) as file:
