@@ -29,6 +29,7 @@ from support.files import (
     read_slice,
     read_strings,
     read_text_attribute,
+    read_whole,
     sealed_h5,
     write_strings,
 )
@@ -417,7 +418,7 @@ class Trace(H5Reader):
         """Function symbols (address [F], size [F], names), empty where the trace has none."""
         if "symbols" not in self._file:
             return np.empty(0, np.uint64), np.empty(0, np.uint64), []
-        address, size = (self._whole(f"symbols/{name}", "<u8") for name in ("address", "size"))
+        address, size = (read_whole(self._file, f"symbols/{name}", "<u8") for name in ("address", "size"))
         names = read_strings(self._file, "symbols/name")
         if not len(address) == len(size) == len(names) or np.any(address[1:] < address[:-1]):
             raise InputError(f"{self.path}: symbols differ in length or are not in order; the file is damaged")
@@ -427,17 +428,14 @@ class Trace(H5Reader):
         """Source lines (address [L] of static instructions, file [L], line [L], files), empty where none is known."""
         if "lines" not in self._file:
             return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint32), []
-        address = self._whole("lines/address", "<u8")
-        file, line = (self._whole(f"lines/{name}", "<u4") for name in ("file", "line"))
+        address = read_whole(self._file, "lines/address", "<u8")
+        file, line = (read_whole(self._file, f"lines/{name}", "<u4") for name in ("file", "line"))
         files = read_strings(self._file, "lines/files")
         if not len(address) == len(file) == len(line) or np.any(address[1:] <= address[:-1]):
             raise InputError(f"{self.path}: lines differ in length or are not in order; the file is damaged")
         if file.max(initial=0) >= max(len(files), 1):
             raise InputError(f"{self.path}: lines/file names more than the {len(files)} of lines/files")
         return address, file, line, files
-
-    def _whole(self, name: str, dtype: str) -> NDArray[Any]:
-        return read_slice(read_dataset(self._file, name, dtype), slice(None))
 
     def chunks(self, size: int = CHUNK, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         """Instructions [start, stop) in chunks of `size`, each with its accesses; memory is bounded by `size`."""
