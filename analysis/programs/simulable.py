@@ -18,6 +18,7 @@ from scipy.special import stdtrit
 from tqdm import tqdm
 
 from analysis.programs.span import Span, timed
+from support.processors import processors
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import LivePoints, load
@@ -25,7 +26,7 @@ from tracegen.live_points.own import own_live_points
 from tracegen.live_points.simulate import LivePointsSimulator
 from uarch.configuration import Machine
 from uarch.instructions import StaticInstructions
-from uarch.timing.simulations import Simulations, processors
+from uarch.timing.simulations import Simulations
 
 _TOGETHER = 64  # machines that go through a trace side by side; their caches are in memory
 _DEGREES = 30  # of freedom of a sample's intervals, about

@@ -30,12 +30,13 @@ from analysis.results.headline import Headline, count, duration, interval, joine
 from analysis.results.page import Section
 from analysis.results.result import Result
 from support.errors import InputError
+from support.processors import processors
 from tracegen.decode import decode
 from tracegen.live_points.live_points import is_live_points, load
 from tracegen.live_points.simulate import LivePointsSimulator
 from uarch.configuration import Machine
 from uarch.timing.simulation import SIMULATOR, new_stack
-from uarch.timing.simulations import Simulations, processors
+from uarch.timing.simulations import Simulations
 from uarch.timing.stack import CAUSES, GROUPS
 from uarch.timing.statistics import LEVELS, MISPREDICTIONS, QUEUES, statistics
 
