@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from perfvec.machines.posterior import Observations, fit_segments
-from perfvec.model import Model, configuration_key
+from perfvec.model import Model
 from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import sequence_sums
 from perfvec.training.data import WARMUP, pair_files
@@ -29,7 +29,7 @@ from tracegen.decode import decode
 from tracegen.features import Schema
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import CHUNK, Trace
-from uarch.configuration import Machine
+from uarch.configuration import Machine, configuration_key
 
 _SEGMENT, _SEGMENTS = 1000, 32  # instructions of a segment, at least; segments of a window, at most
 _COUNTED = (("program", "program"), ("uarch", "machine"), ("model", "model"))

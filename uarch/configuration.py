@@ -7,6 +7,7 @@ The field names are those of the latency files (`uarch` there); `Machine.to_dict
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -367,6 +368,13 @@ def check_value(where: str, field: str, value: Any, rule: Rule) -> None:
         hint = ""
     if not good:
         raise InputError(f"{where}: {field} = {show(value)} must be {rule.describe()}{hint}")
+
+
+def configuration_key(machine: Machine) -> str:
+    """Identifies a machine by what it is, not by its name."""
+    values = machine.to_dict()
+    values.pop("name")
+    return json.dumps(values, sort_keys=True)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from perfvec.model import Model, configuration_key
+from perfvec.model import Model
 from perfvec.representation.represent import Pass
 from support.errors import InputError
 from support.files import atomic_path
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.label import WARMUP
-from uarch.configuration import Machine
+from uarch.configuration import Machine, configuration_key
 from uarch.instructions import Chunk
 from uarch.timing.simulation import SIMULATOR, Simulation
 

@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from perfvec.model import configuration_key
 from support.files import atomic_path
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
@@ -27,7 +26,7 @@ from tracegen.live_points import UNITS
 from tracegen.live_points.live_points import UNIT
 from tracegen.live_points.record import of_trace
 from tracegen.live_points.simulate import LivePointsSimulator
-from uarch.configuration import Machine, replace_field, replace_fields
+from uarch.configuration import Machine, configuration_key, replace_field, replace_fields
 from uarch.constraints import REPLACEMENT_POLICIES
 from uarch.instructions import Chunk
 from uarch.machine_files import load_machine, preset_names

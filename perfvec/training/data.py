@@ -24,14 +24,13 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from perfvec.machines.features import features_of_machines
-from perfvec.model import configuration_key
 from support.errors import InputError
 from support.seal import sealed_digest
 from tracegen.decode import decode
 from tracegen.features import Schema
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Chunk, Trace
-from uarch.configuration import Machine
+from uarch.configuration import Machine, configuration_key
 
 WARMUP = 128  # instructions kept before the labelled ones
 SATURATED = 65535

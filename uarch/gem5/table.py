@@ -8,14 +8,21 @@ cycles on both sides.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from support.errors import InputError
-from uarch.configuration import FunctionalUnits, Machine, SimpleMemory, flatten, machine_from_dict, replace_field
+from uarch.configuration import (
+    FunctionalUnits,
+    Machine,
+    SimpleMemory,
+    configuration_key,
+    flatten,
+    machine_from_dict,
+    replace_field,
+)
 from uarch.constraints import STREAM, TAGGED
 
 
@@ -509,5 +516,4 @@ def as_read_back(machine: Machine, isa: str = "x86-64") -> Machine:
 
 def digest(machine: Machine) -> str:
     """SHA-256 of the machine's fields as JSON with sorted keys, its name left out: equal machines, equal digests."""
-    values = {name: value for name, value in machine.to_dict().items() if name != "name"}
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(configuration_key(machine).encode()).hexdigest()
