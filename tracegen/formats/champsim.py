@@ -138,7 +138,7 @@ def import_champsim(
             for block in unpacked_blocks(stream, name, max_instructions):
                 done = scan.feed(block)
                 spool.write(done.sequence)
-                writer.append(np.empty(0, np.uint32), done.owner, done.address, done.size, done.is_store)
+                writer.append_accesses(done.owner, done.address, done.size, done.is_store)
                 bar.update(len(block))
         if not scan.records:
             raise InputError(
@@ -481,12 +481,11 @@ def _finish(scan: Scan, spool: IO[bytes], writer: TraceWriter, output: Path) -> 
     behind = statics.address + length
     may_fall = np.isin(statics.kind, (_CONDITIONAL, _OTHER))
     falls = np.isin(statics.kind, (_NONE, _SYSTEM))
-    none64, none8 = np.empty(0, np.uint64), np.empty(0, np.uint8)
     disagreements = gaps = 0
     last = np.empty(0, np.uint32)
     while len(sequence := np.fromfile(spool, np.uint32, BLOCK)):
         static_id = rank[sequence & ~_TAKEN]
-        writer.append(static_id, none64, none64, none8, none8)
+        writer.append_static_ids(static_id)
         sequence = np.concatenate([last, sequence])
         last = sequence[-1:]
         static_id = rank[sequence & ~_TAKEN]
