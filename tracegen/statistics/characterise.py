@@ -22,7 +22,6 @@ from tqdm import tqdm
 from support.jit import compiled, kernel
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
-from tracegen.statistics.branch_entropy import goes_elsewhere, sites_of
 from tracegen.statistics.history_entropy import KINDS, HistoryEntropy
 from tracegen.statistics.stack_distance import StackDistance, StackState, has_room, prefetch_line, touch
 from uarch.instructions import (
@@ -34,6 +33,7 @@ from uarch.instructions import (
     Flag,
     Operation,
     StaticInstructions,
+    taken,
 )
 
 LINE_BITS = 6  # 64-byte lines
@@ -234,7 +234,6 @@ class Characteriser:
         ends = instructions.address + instructions.length - np.uint64(1)
         self._lines = np.ascontiguousarray(np.stack([instructions.address, ends], axis=1) >> np.uint64(LINE_BITS))
         self._rows = np.concatenate([instructions.sources, instructions.destinations], axis=1)
-        self._sites = sites_of(instructions)
         self._executed = np.zeros(count, np.int64)
         self._taken = np.zeros(count, np.int64)
         self._accesses = np.zeros(2, np.int64)
@@ -264,10 +263,10 @@ class Characteriser:
         self._accesses += np.bincount(part.is_store, minlength=2)
         conditional = np.flatnonzero((self._instructions.flags[static_id] & _CONDITIONAL) != 0)
         site = static_id[conditional]
-        taken = _outcomes(self._sites, site, part.next_static_id[conditional])
-        self._taken += np.bincount(site[taken != 0], minlength=len(self._taken))
+        outcome = taken(self._instructions, site, part.next_static_id[conditional])
+        self._taken += np.bincount(site[outcome != 0], minlength=len(self._taken))
         for entropy in self._entropies:
-            entropy.observe(site, taken)
+            entropy.observe(site, outcome)
         fetched, lines, pages = self._stacks.values()
         done = 0
         while done < len(static_id):
@@ -318,9 +317,9 @@ class Characteriser:
                 done = _touches(self._stacks[name].reserve(1), np.ascontiguousarray(touched), done)
         conditional = (self._instructions.flags[branch] & _CONDITIONAL) != 0
         site = branch[conditional]
-        taken = _outcomes(self._sites, site, following[conditional])
+        outcome = taken(self._instructions, site, following[conditional])
         for entropy in self._entropies:
-            entropy.observe(site, taken)
+            entropy.observe(site, outcome)
 
     def counts(self) -> Counts:
         """Return a copy of the counts so far."""
@@ -374,18 +373,6 @@ class Characteriser:
                 for window, cycles in zip(self._windows, counts.cycles, strict=True)
             },
         }
-
-
-@kernel
-def _follow(sites: Any, site: NDArray[np.uint32], following: NDArray[np.uint32], taken: NDArray[np.uint8]) -> None:
-    for index in range(len(site)):
-        taken[index] = goes_elsewhere(sites, site[index], following[index])
-
-
-def _outcomes(sites: Any, site: NDArray[np.uint32], following: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    taken = np.empty(len(site), np.uint8)
-    _follow(sites, site, following, taken)
-    return taken
 
 
 def _last_used(bins: NDArray[np.int64]) -> int:
