@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from support.jit import compiled, kernel
+from tracegen.control_flow.straight_line import LINE_BITS, lines_of
 from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.statistics.history_entropy import KINDS, HistoryEntropy
@@ -36,7 +37,6 @@ from uarch.instructions import (
     taken,
 )
 
-LINE_BITS = 6  # 64-byte lines
 PAGE_BITS = 12
 LENGTHS = (0, 2, 4, 8, 12, 16)  # outcomes of branch history
 WINDOW_SIZES = (16, 32, 64, 128, 256, 512)  # instructions in flight
@@ -231,8 +231,7 @@ class Characteriser:
     ) -> None:
         self._instructions = instructions
         count = len(instructions)
-        ends = instructions.address + instructions.length - np.uint64(1)
-        self._lines = np.ascontiguousarray(np.stack([instructions.address, ends], axis=1) >> np.uint64(LINE_BITS))
+        self._lines = lines_of(instructions)
         self._rows = np.concatenate([instructions.sources, instructions.destinations], axis=1)
         self._executed = np.zeros(count, np.int64)
         self._taken = np.zeros(count, np.int64)
