@@ -24,7 +24,7 @@ from support.errors import InputError
 from support.text import nearest, show
 from support.yaml_files import read_yaml
 from uarch.configuration import Machine, RelationError, check_value, flatten, machine_from_dict
-from uarch.constraints import RULES, Rule
+from uarch.constraints import NO_PREDICTOR, RULES, Rule
 from uarch.expression import Expression, parse
 from uarch.machine_files import load_machine
 
@@ -307,7 +307,7 @@ def _machine(space: Space, name: str, point: np.ndarray, base: Machine | None) -
         else:
             nested["memory"] = {"model": nested["memory"].get("model")}
     if nested.get("branch_predictor", {}).get("kind") == "none":
-        nested["branch_predictor"] = {"kind": "none", "entries": 0, "btb_entries": 0, "ras_entries": 0}
+        nested["branch_predictor"] = NO_PREDICTOR
     if nested.get("l3") and "l2" in nested and nested["l3"].get("size_kib", 0) < nested["l2"].get("size_kib", 0):
         nested["l3"] = None  # a last level smaller than the one before it holds nothing of use
     return machine_from_dict(nested)

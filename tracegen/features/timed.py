@@ -294,7 +294,7 @@ def _columns() -> tuple[Column, ...]:
     return tuple(
         column
         for name in NAMES
-        for column in (Column(f"{name}", latency), *(Column(f"{name}.mean_{length}", mean) for length in MEAN_LENGTHS))
+        for column in (Column(name, latency), *(Column(f"{name}.mean_{length}", mean) for length in MEAN_LENGTHS))
     )
 
 

@@ -23,7 +23,7 @@ from uarch.configuration import (
     machine_from_dict,
     replace_field,
 )
-from uarch.constraints import STREAM, TAGGED
+from uarch.constraints import NO_PREDICTOR, STREAM, TAGGED
 
 
 @dataclass(frozen=True)
@@ -482,7 +482,7 @@ def as_simulated(machine: Machine, isa: str = "x86-64") -> tuple[Machine, list[s
     if not predicts(machine, isa):
         if predictor.kind != "none":
             values = simulated.to_dict()
-            values["branch_predictor"] = {"kind": "none", "entries": 0, "btb_entries": 0, "ras_entries": 0}
+            values["branch_predictor"] = NO_PREDICTOR
             simulated = machine_from_dict(values)
             why = "gem5's MinorCPU consults no predictor for X86"
             notes.append(f"branch_predictor.kind = {predictor.kind} becomes none: {why}")
