@@ -16,6 +16,7 @@ from typing import Any
 from support.errors import InputError
 from support.text import name_of, nearest, show
 from uarch.constraints import (
+    FIELDS,
     FIXED,
     GEM5,
     LRU,
@@ -27,6 +28,7 @@ from uarch.constraints import (
     VIRTUAL,
     Rule,
     memory_models,
+    rules_of,
 )
 from uarch.formula import is_power_of_two
 
@@ -456,12 +458,9 @@ def parse_value(field: str, text: str) -> Any:
         if text.lower() in ("none", "null"):
             return None
         raise InputError(f"l3 = {show(text)} must be none, or vary its fields (l3.size_kib, ...)")
-    section, _, last = field.partition(".")
-    names = [field] if section != "pipeline" else [f"{core}.{last}" for core in _PIPELINES]
-    rules = [RULES[name] for name in names if name in RULES]
+    rules = rules_of(field)
     if not rules:
-        valid = [name if name.split(".")[0] not in _PIPELINES else "pipeline." + name.split(".")[1] for name in RULES]
-        raise InputError(f"unknown field {field}{nearest(field, valid) or f' (valid: {chr(44).join(valid)})'}")
+        raise InputError(f"unknown field {field}{nearest(field, FIELDS) or f' (valid: {chr(44).join(FIELDS)})'}")
     if rules[0].type is str:
         return text
     try:

@@ -146,6 +146,22 @@ RULES: dict[str, Rule] = {
 }
 
 
+def _dotted(name: str) -> str:
+    """The field that a name in RULES is of: those of a core are all of `pipeline`."""
+    section, _, last = name.partition(".")
+    return f"pipeline.{last}" if section in CORES else name
+
+
+FIELDS = tuple(dict.fromkeys(map(_dotted, RULES)))  # of machines
+
+
+def rules_of(field: str) -> list[Rule]:
+    """Return the rules of a dotted field: none where there is no such field, of `pipeline` those of both cores."""
+    section, _, last = field.partition(".")
+    names = [field] if section != "pipeline" else [f"{core}.{last}" for core in CORES]
+    return [RULES[name] for name in names if name in RULES]
+
+
 @dataclass(frozen=True)
 class Relation:
     """A condition between fields. NaN stands for a field that a machine does not have."""
