@@ -25,7 +25,6 @@ from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import sequence_sums
 from perfvec.training.data import WARMUP, pair_files
 from support.errors import InputError
-from tracegen.decode import decode
 from tracegen.features import Schema
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import CHUNK, Trace
@@ -138,7 +137,7 @@ def _features(
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.uint32], NDArray, int, int]]:
     """Parts of the labelled window: static features, static ids, stored features, how many instructions at their
     begin only lead in, and the label of the first that counts."""
-    instructions = decode(trace.address, trace.code, trace.isa)
+    instructions = trace.static
     extractor = schema.extractor(instructions)
     static = schema.static(instructions)
     lead = min(WARMUP, labels.start)

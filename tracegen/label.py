@@ -29,7 +29,6 @@ from support.errors import InputError
 from support.executor import Executor, Local, settle
 from support.files import require_writable
 from tracegen.control_flow.straight_line import LINE_BITS, lines_of
-from tracegen.decode import decode
 from tracegen.formats.latency import LatencyFile, LatencyWriter, join
 from tracegen.formats.trace import Trace
 from uarch.configuration import Machine
@@ -249,7 +248,7 @@ def label_one(
     were touched before, in the order of the last touch, which takes a hundredth of the time.
     """
     with Trace(path) as trace, ExitStack() as stack:
-        instructions = decode(trace.address, trace.code, trace.isa)
+        instructions = trace.static
         running = stack.enter_context(Simulations(machines, instructions, threads))
         timed = max(0, start - warmup)
         if touches:

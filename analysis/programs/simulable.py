@@ -19,7 +19,6 @@ from tqdm import tqdm
 
 from analysis.programs.span import Span, timed
 from support.processors import processors
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import LivePoints, load
 from tracegen.live_points.own import own_live_points
@@ -103,7 +102,7 @@ class SimulableTrace:
     def _instructions(self) -> StaticInstructions:
         if self._decoded is None:
             with Trace(self.path) as trace:
-                self._decoded = decode(trace.address, trace.code, trace.isa)
+                self._decoded = trace.static
         return self._decoded
 
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:

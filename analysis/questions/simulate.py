@@ -31,7 +31,6 @@ from analysis.results.page import Section
 from analysis.results.result import Result
 from support.errors import InputError
 from support.processors import processors
-from tracegen.decode import decode
 from tracegen.live_points.live_points import is_live_points, load
 from tracegen.live_points.simulate import LivePointsSimulator
 from uarch.configuration import Machine
@@ -166,10 +165,7 @@ def simulate(
         if is_live_points(path):
             rows += _estimated(path, name, machines, threads, progress)
             continue
-        with (
-            opened(path) as trace,
-            Simulations(machines, decode(trace.address, trace.code, trace.isa), threads or processors()) as running,
-        ):
+        with opened(path) as trace, Simulations(machines, trace.static, threads or processors()) as running:
             stacks = [new_stack(1) for _ in machines]
             for chunk in timed(trace, running, span, progress):
                 whole = np.zeros(len(chunk), np.uint32)

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.files import atomic_path
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.live_points import UNITS
 from tracegen.live_points.live_points import UNIT
@@ -82,7 +81,7 @@ def _key(digest: str, machine: Machine) -> str:
 
 def _simulated_by_unit(path: Path, machines: list[Machine], units: int, threads: int) -> NDArray[np.int64]:
     with Trace(path) as trace:
-        instructions = decode(trace.address, trace.code, trace.isa)
+        instructions = trace.static
         with Simulations(machines, instructions, threads) as running:
             parts = [_of_units(running, chunk) for chunk in trace.chunks(stop=units * UNIT)]
     return np.concatenate(parts, axis=1)

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,11 @@ from support.files import (
     write_strings,
 )
 from support.jit import cached
-from tracegen.decode import ISAS
+from tracegen.decode import ISAS, decode
 from tracegen.formats import lzf
 from tracegen.formats.column import WORKERS, ColumnReader
 from tracegen.formats.ending import cut_short
-from uarch.instructions import LAST, Chunk
+from uarch.instructions import LAST, Chunk, StaticInstructions
 
 FORMAT = "perfvec-trace"
 VERSION = 1
@@ -351,8 +352,8 @@ class Trace(H5Reader):
     """A trace file, open for reading; a context manager.
 
     Attributes: `path`, `isa`, `program`, `command` (list), `source`, `digest`, `address` u64 [S], `code` u8 [S, 16],
-    `ended_by` (the signal that ended the program; empty where none is known to have). `len()` is the number of
-    executed instructions.
+    `static` (the distinct instructions, decoded when first asked for), `ended_by` (the signal that ended the program;
+    empty where none is known to have). `len()` is the number of executed instructions.
 
     What is safe when: opening compares a file that TraceWriter made with its seal (support/seal.py), so that damage
     is found before anything is read; in any file it checks the datasets' types and lengths, that the file can hold
@@ -386,6 +387,11 @@ class Trace(H5Reader):
         self.code: NDArray[np.uint8] = read_slice(code, slice(None))
         if np.any(self.address[1:] <= self.address[:-1]):
             raise InputError(f"{self.path}: static/address is not strictly ascending")
+
+    @cached_property
+    def static(self) -> StaticInstructions:
+        """The distinct instructions, decoded once."""
+        return decode(self.address, self.code, self.isa)
 
     def _events(self, file: h5py.File, names: dict[str, str]) -> list[h5py.Dataset]:
         """The columns of events that only some traces have; none where there are none."""

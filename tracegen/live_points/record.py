@@ -15,7 +15,6 @@ import numpy as np
 from tqdm import tqdm
 
 from support.errors import InputError
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.live_points import LEAST_UNITS, UNITS, _core
 from tracegen.live_points.divisions import DivisionCounter, DivisionSteps
@@ -63,7 +62,7 @@ def of_trace(
     Raises InputError for a bad trace, too few units, or a run of less than two units.
     """
     with Trace(trace) as opened:
-        instructions = decode(opened.address, opened.code, opened.isa)
+        instructions = opened.static
         total = len(opened) if max_instructions is None else min(max_instructions, len(opened))
         recorder, calls, divisions = _recorder(units, seed), SystemCallCounter(), DivisionCounter()
         _pass(

@@ -21,7 +21,6 @@ from tqdm import tqdm
 
 from support.jit import compiled, kernel
 from tracegen.control_flow.straight_line import LINE_BITS, lines_of
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.statistics.history_entropy import KINDS, HistoryEntropy
 from tracegen.statistics.stack_distance import StackDistance, StackState, has_room, prefetch_line, touch
@@ -407,7 +406,7 @@ def characterise(
         with Trace(trace) as opened:
             return characterise(opened, max_instructions=max_instructions, progress=progress)
     total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
-    counts = Characteriser(decode(trace.address, trace.code, trace.isa))
+    counts = Characteriser(trace.static)
     with tqdm(
         total=total,
         unit="instr",
