@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from tracegen.formats.trace import Trace
 from uarch.configuration import machine_from_dict
-from uarch.gem5.table import as_simulated
+from uarch.gem5.simulated import as_simulated
 from uarch.timing.simulation import Simulation
 
 LEVELS = ("l1i", "l1d", "l2", "l3")

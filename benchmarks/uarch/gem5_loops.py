@@ -32,7 +32,7 @@ from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution, trace
 from uarch.configuration import Machine, machine_from_dict
 from uarch.gem5.script import gem5_script
-from uarch.gem5.table import as_simulated
+from uarch.gem5.simulated import as_simulated
 from uarch.instructions import Chunk
 from uarch.machine_files import load_machine
 from uarch.timing.simulation import Simulation

@@ -24,7 +24,7 @@ from tracegen.qemu import Execution
 from tracegen.qemu import trace as trace_by_qemu
 from tracegen.suite.workloads import Workload, select
 from uarch.configuration import Machine
-from uarch.gem5.table import as_simulated
+from uarch.gem5.simulated import as_simulated
 from uarch.instructions import Chunk
 from uarch.space import sample
 from uarch.timing.simulation import Simulation

@@ -41,7 +41,8 @@ from tracegen.gem5.source import Gem5Run, Source, read_facts
 from uarch.configuration import Machine
 from uarch.gem5.config import RunSettings
 from uarch.gem5.script import gem5_script
-from uarch.gem5.table import as_simulated, digest, period_ps
+from uarch.gem5.simulated import as_simulated, digest
+from uarch.gem5.table import period_ps
 from uarch.instructions import Flag
 
 FLAGS = "ExecAll,O3PipeView"

@@ -19,6 +19,7 @@ from support.text import show
 from uarch.configuration import Machine, field_names, get_field, machine_from_dict
 from uarch.constraints import LRU, NO_PREDICTOR, RULES, dram_models
 from uarch.gem5.objects import Configuration
+from uarch.gem5.simulated import as_read_back
 from uarch.gem5.table import (
     CACHE,
     CACHE_DEFAULT,
@@ -45,7 +46,6 @@ from uarch.gem5.table import (
     TLB_ENTRIES,
     UNITS,
     Unit,
-    as_read_back,
     bandwidth_gbs,
     frequency_ghz,
     response_latency,
