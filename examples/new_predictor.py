@@ -10,7 +10,6 @@ import sys
 import numpy as np
 
 import perfvec as pv
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from uarch.instructions import LAST, Flag
 from uarch.timing._core import parts
@@ -39,7 +38,7 @@ def main() -> None:
     mine, wrong = Gshare(), 0
     others = {kind: parts.BranchUnit(kind, SIZE) for kind in ("local", "tournament", "tage")}
     with Trace(file) as trace:
-        code = decode(trace.address, trace.code, trace.isa)
+        code = trace.static
         for chunk in trace.chunks():
             rows = np.flatnonzero(code.flags[chunk.static_id] & CONDITIONAL == CONDITIONAL)
             for now, after in zip(chunk.static_id[rows].tolist(), chunk.next_static_id[rows].tolist(), strict=True):

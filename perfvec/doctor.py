@@ -22,6 +22,7 @@ from perfvec.precision import native_bf16
 from perfvec.representation.sample import represent_sampled
 from perfvec.training.ranks import device_of
 from support.errors import InputError
+from support.processors import processors
 from tracegen.gem5.label import find_gem5
 from tracegen.gem5.label import version as gem5_version
 from tracegen.qemu import Execution, trace
@@ -49,7 +50,7 @@ class Finding:
 def examine() -> Iterator[Finding]:
     """Look for everything, the cheapest first; what is compiled on first use is compiled then, and kept."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    cores = len(os.sched_getaffinity(0))
+    cores = processors()
     machine = f"{platform.machine()}, {cores} cores, {memory:.0f} GiB"
     yield Finding("machine", "ok", f"{machine}, Python {platform.python_version()}")
     yield Finding("PyTorch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")

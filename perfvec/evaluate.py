@@ -20,16 +20,15 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from perfvec.machines.posterior import Observations, fit_segments
-from perfvec.model import Model, configuration_key
+from perfvec.model import Model
 from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import sequence_sums
 from perfvec.training.data import WARMUP, pair_files
 from support.errors import InputError
-from tracegen.decode import decode
 from tracegen.features import Schema
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import CHUNK, Trace
-from uarch.configuration import Machine
+from uarch.configuration import Machine, configuration_key
 
 _SEGMENT, _SEGMENTS = 1000, 32  # instructions of a segment, at least; segments of a window, at most
 _COUNTED = (("program", "program"), ("uarch", "machine"), ("model", "model"))
@@ -138,7 +137,7 @@ def _features(
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.uint32], NDArray, int, int]]:
     """Parts of the labelled window: static features, static ids, stored features, how many instructions at their
     begin only lead in, and the label of the first that counts."""
-    instructions = decode(trace.address, trace.code, trace.isa)
+    instructions = trace.static
     extractor = schema.extractor(instructions)
     static = schema.static(instructions)
     lead = min(WARMUP, labels.start)

@@ -30,7 +30,7 @@ from support.errors import InputError
 from support.files import atomic_path
 from support.text import parse_json
 from tracegen.features import Schema, get_schema
-from uarch.configuration import Machine, machine_from_dict
+from uarch.configuration import Machine, configuration_key, machine_from_dict
 
 FORMAT = "perfvec-model"
 VERSION = 3
@@ -154,13 +154,6 @@ class Model:
             vectors[unknown] = self.encoder.vectors([machines[index] for index in unknown])
         trained = len(self.machines)
         return vectors, ["encoder" if row is None else "table" if row < trained else "fitted" for row in rows]
-
-
-def configuration_key(machine: Machine) -> str:
-    """Identifies a machine by what it is, not by its name."""
-    values = machine.to_dict()
-    values.pop("name")
-    return json.dumps(values, sort_keys=True)
 
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import h5py
+from numpy.typing import NDArray
 
 from support import seal, unsealed
 from support.errors import InputError, is_full
@@ -320,6 +321,11 @@ def read_slice(dataset: h5py.Dataset, selection: Any) -> Any:
     """`dataset[selection]`, with damage in the file reported as a single line."""
     with damage_in(dataset.file.filename, str(dataset.name)):
         return dataset[selection]
+
+
+def read_whole(file: h5py.File, name: str, dtype: str, dimensions: int = 1) -> NDArray[Any]:
+    """All of the dataset `name`, checked as by `read_dataset`."""
+    return read_slice(read_dataset(file, name, dtype, dimensions), slice(None))
 
 
 def read_text_attribute(file: h5py.File, name: str) -> str:

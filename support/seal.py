@@ -10,11 +10,11 @@ cores of an AMD EPYC virtual machine).
 from __future__ import annotations
 
 import hashlib
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from support.errors import InputError
+from support.processors import processors
 
 BLOCK = 512  # bytes; HDF5's smallest user block (format specification, §II.A)
 _MARK = b"perfvec-seal-2 sha256 "
@@ -36,7 +36,7 @@ def _seal_of(path: Path) -> bytes:
     """The user block that seals what lies behind it."""
     size = path.stat().st_size
     begins = range(BLOCK, size, PART)
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+    with ThreadPoolExecutor(processors()) as threads:
         parts = threads.map(lambda begin: _digest(path, begin, min(begin + PART, size)), begins)
         whole = hashlib.sha256(b"".join(parts)).digest()
     return (_MARK + whole.hex().encode() + b"\n").ljust(BLOCK, b"\0")

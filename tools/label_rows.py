@@ -12,11 +12,11 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from perfvec.model import configuration_key
 from perfvec.training.data import pair_files
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
 from tracegen.label import label
+from uarch.configuration import configuration_key
 from uarch.machine_files import load_machine, preset_names
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 import capstone
 from elftools.elf.elffile import ELFFile
 
+from tracegen.decode.disassembler import disassembler
 from tracegen.decode.native.crack import RULES
 from tracegen.decode.native.table import Cost, families, native_table, table_path, write_table
 from tracegen.decode.native.x86_64_form import SAME
@@ -106,8 +107,7 @@ def examples(files: Sequence[Path]) -> dict[str, dict[str, str]]:
                 raise SystemExit(f"{path}: no code of {' or '.join(RULES)}")
             isa, code = _MACHINES[file["e_machine"]], section.data()
         rules, known = RULES[isa], found.setdefault(isa, {})
-        engine, other = (capstone.Cs(rules.architecture, rules.mode) for _ in range(2))
-        engine.detail = True
+        engine, other = disassembler(isa), disassembler(isa, detail=False)
         if isa == "x86-64":
             other.syntax = capstone.CS_OPT_SYNTAX_ATT
         at = left = 0

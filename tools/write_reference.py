@@ -201,7 +201,7 @@ def configuration() -> str:
         f"{len(machines)} presets.\n",
     ]
     for section, title in _SECTIONS.items():
-        rows = [name for name in RULES if name.rpartition(".")[0] == section and not RULES[name].optional]
+        rows = [name for name in RULES if name.rpartition(".")[0] == section]
         lines += [f"## {title}\n", "| field | meaning | allowed | presets |", "|---|---|---|---|"]
         for name in rows:
             lines.append(f"| `{_shown(name)}` | {_meaning(name)} | {_allowed(name)} | {_range(machines, name)} |")

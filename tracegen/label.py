@@ -28,8 +28,7 @@ from tqdm import tqdm
 from support.errors import InputError
 from support.executor import Executor, Local, settle
 from support.files import require_writable
-from tracegen.control_flow.straight_line import LINE_BITS
-from tracegen.decode import decode
+from tracegen.control_flow.straight_line import LINE_BITS, lines_of
 from tracegen.formats.latency import LatencyFile, LatencyWriter, join
 from tracegen.formats.trace import Trace
 from uarch.configuration import Machine
@@ -214,8 +213,7 @@ def last_touches(trace: Trace, instructions: StaticInstructions, stop: int) -> N
     `Simulation.touch` takes them: what a cache of any size holds afterwards, but for what prefetchers bring.
     """
     keys, times, dirty = (np.empty(0, kind) for kind in (np.uint64, np.int64, np.uint64))
-    code = instructions.address >> np.uint64(LINE_BITS)
-    code_end = (instructions.address + instructions.length - np.uint64(1)) >> np.uint64(LINE_BITS)
+    code, code_end = lines_of(instructions).T
     one = np.uint64(1)
     for chunk in trace.chunks(stop=stop):
         when = np.arange(chunk.start, chunk.start + len(chunk))
@@ -252,7 +250,7 @@ def label_one(
     were touched before, in the order of the last touch, which takes a hundredth of the time.
     """
     with Trace(path) as trace, ExitStack() as stack:
-        instructions = decode(trace.address, trace.code, trace.isa)
+        instructions = trace.static
         running = stack.enter_context(Simulations(machines, instructions, threads))
         timed = max(0, start - warmup)
         if touches:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from support.errors import InputError
 from support.text import show
 from uarch.configuration import Machine, RelationError, flatten, machine_from_dict, replace_field
-from uarch.constraints import CACHE_FIELDS, RELATIONS, RULES, Relation, Rule
+from uarch.constraints import CACHE_FIELDS, RELATIONS, Relation, Rule, rules_of
 from uarch.formula import is_power_of_two
 from uarch.space import Constraint
 
@@ -75,9 +75,7 @@ def _is_column(value: Column) -> bool:
 
 def rule_of(field: str) -> Rule:
     """The rule of a dotted field; those of `pipeline` are of the same type for both cores."""
-    section, _, last = field.partition(".")
-    names = [field] if section != "pipeline" else [f"{core}.{last}" for core in ("out-of-order", "in-order")]
-    return next(RULES[name] for name in names if name in RULES)
+    return rules_of(field)[0]
 
 
 def column_of(field: str, values: Sequence[Any]) -> Column:
@@ -208,7 +206,7 @@ def check_values(columns: Columns) -> None:
         values = columns[field]
         if isinstance(values, pd.Categorical):
             continue  # a name that is not among the categories was never there
-        rules = [RULES[n] for n in _rule_names(field) if n in RULES]
+        rules = rules_of(field)
         low, high = min(rule.low for rule in rules), max(rule.high for rule in rules)
         wrong = (values < low) | (values > high)
         if all(rule.power_of_two for rule in rules):
@@ -216,8 +214,3 @@ def check_values(columns: Columns) -> None:
         if wrong.any():
             row = int(np.argmax(wrong))
             raise InputError(f"{field} = {show(float(values[row]))} must be {rules[0].describe()}")
-
-
-def _rule_names(field: str) -> list[str]:
-    section, _, last = field.partition(".")
-    return [field] if section != "pipeline" else [f"{core}.{last}" for core in ("out-of-order", "in-order")]

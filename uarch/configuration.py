@@ -7,6 +7,7 @@ The field names are those of the latency files (`uarch` there); `Machine.to_dict
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +16,7 @@ from typing import Any
 from support.errors import InputError
 from support.text import name_of, nearest, show
 from uarch.constraints import (
+    FIELDS,
     FIXED,
     GEM5,
     LRU,
@@ -26,6 +28,7 @@ from uarch.constraints import (
     VIRTUAL,
     Rule,
     memory_models,
+    rules_of,
 )
 from uarch.formula import is_power_of_two
 
@@ -369,6 +372,13 @@ def check_value(where: str, field: str, value: Any, rule: Rule) -> None:
         raise InputError(f"{where}: {field} = {show(value)} must be {rule.describe()}{hint}")
 
 
+def configuration_key(machine: Machine) -> str:
+    """Identifies a machine by what it is, not by its name."""
+    values = machine.to_dict()
+    values.pop("name")
+    return json.dumps(values, sort_keys=True)
+
+
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """A nested mapping as one of dotted names."""
     flat: dict[str, Any] = {}
@@ -448,12 +458,9 @@ def parse_value(field: str, text: str) -> Any:
         if text.lower() in ("none", "null"):
             return None
         raise InputError(f"l3 = {show(text)} must be none, or vary its fields (l3.size_kib, ...)")
-    section, _, last = field.partition(".")
-    names = [field] if section != "pipeline" else [f"{core}.{last}" for core in _PIPELINES]
-    rules = [RULES[name] for name in names if name in RULES]
+    rules = rules_of(field)
     if not rules:
-        valid = [name if name.split(".")[0] not in _PIPELINES else "pipeline." + name.split(".")[1] for name in RULES]
-        raise InputError(f"unknown field {field}{nearest(field, valid) or f' (valid: {chr(44).join(valid)})'}")
+        raise InputError(f"unknown field {field}{nearest(field, FIELDS) or f' (valid: {chr(44).join(FIELDS)})'}")
     if rules[0].type is str:
         return text
     try:

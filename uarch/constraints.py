@@ -18,6 +18,7 @@ from uarch.formula import Formula, evaluate
 
 PREDICTORS = ("none", "local", "bimode", "tournament", "tage", "ltage", "tage-sc-l", "perceptron")
 TARGET_TABLE, ITTAGE = "target-table", "ittage"
+NO_PREDICTOR = {"kind": "none", "entries": 0, "btb_entries": 0, "ras_entries": 0}
 INDIRECT_PREDICTORS = (TARGET_TABLE, ITTAGE)
 TAGGED, STREAM = "tagged", "stream"
 PREFETCHERS = ("none", "stride", TAGGED, STREAM)
@@ -58,7 +59,6 @@ class Rule:
     high: float = 0
     names: Callable[[], tuple[str, ...]] | None = None
     power_of_two: bool = False  # where not zero
-    optional: bool = False  # may be null as a whole
 
     def describe(self) -> str:
         if self.names is not None:
@@ -74,8 +74,8 @@ def _width(high: int = 32) -> Rule:
     return Rule(int, 1, high)
 
 
-def _latency(high: int = 500) -> Rule:
-    return Rule(int, 1, high)
+def _latency() -> Rule:
+    return Rule(int, 1, 500)
 
 
 _CACHE = {
@@ -144,6 +144,22 @@ RULES: dict[str, Rule] = {
     "memory.latency_ns": Rule(float, 0.1, 1e5),
     "memory.bandwidth_gbs": Rule(float, 0.01, 1e5),
 }
+
+
+def _dotted(name: str) -> str:
+    """The field that a name in RULES is of: those of a core are all of `pipeline`."""
+    section, _, last = name.partition(".")
+    return f"pipeline.{last}" if section in CORES else name
+
+
+FIELDS = tuple(dict.fromkeys(map(_dotted, RULES)))  # of machines
+
+
+def rules_of(field: str) -> list[Rule]:
+    """Return the rules of a dotted field: none where there is no such field, of `pipeline` those of both cores."""
+    section, _, last = field.partition(".")
+    names = [field] if section != "pipeline" else [f"{core}.{last}" for core in CORES]
+    return [RULES[name] for name in names if name in RULES]
 
 
 @dataclass(frozen=True)

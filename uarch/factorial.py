@@ -22,7 +22,7 @@ _BELOW = 1.5  # values begin so much below the least that a field has
 _POOL = 64  # machines of the space, from which half of the designs start
 
 
-def factorial_pairs(machines: Sequence[Machine], n: int, seed: int = 0, space: str = "default") -> list[Machine]:
+def factorial_pairs(machines: Sequence[Machine], n: int, seed: int = 0) -> list[Machine]:
     """`n` machines, the same for the same arguments: of each two the first is one of `machines` or of the design space
     in which a random share of the core's and caches' numbers is drawn anew, evenly in the logarithm; the second is the
     first with one more drawn.
@@ -32,7 +32,7 @@ def factorial_pairs(machines: Sequence[Machine], n: int, seed: int = 0, space: s
     if not machines:
         raise InputError("factorial_pairs needs machines to start from")
     generator = np.random.default_rng(seed)
-    pool, limits = sample(_POOL, seed, space), _limits(machines, space)
+    pool, limits = sample(_POOL, seed), _limits(machines)
     found: dict[Machine, Machine] = {}
     while len(found) < n:
         starts = (machines, pool)[int(generator.integers(2))]
@@ -55,9 +55,9 @@ def factorial_pairs(machines: Sequence[Machine], n: int, seed: int = 0, space: s
     return list(found.values())[:n]
 
 
-def _limits(machines: Sequence[Machine], space: str) -> dict[str, tuple[float, float]]:
+def _limits(machines: Sequence[Machine]) -> dict[str, tuple[float, float]]:
     """The least and the greatest value of each field that varies, in the space and of the machines."""
-    known = ranges(load_space(space))
+    known = ranges(load_space("default"))
     for machine in machines:
         for field, value in flatten(machine.to_dict()).items():
             if _varies(field) and value is not None:

@@ -212,8 +212,13 @@ class Chunk:
 
     def taken(self, instructions: StaticInstructions) -> NDArray[np.uint8]:
         """[n] 1 where the next executed address is not the fall-through one (0 for the trace's last instruction)."""
-        last = self.next_static_id == LAST
-        following = np.where(last, 0, self.next_static_id)
-        here = self.static_id
-        through = instructions.address[here] + instructions.length[here]
-        return ((instructions.address[following] != through) & ~last).astype(np.uint8)
+        return taken(instructions, self.static_id, self.next_static_id)
+
+
+def taken(
+    instructions: StaticInstructions, here: NDArray[np.uint32], following: NDArray[np.uint32]
+) -> NDArray[np.uint8]:
+    """[n] 1 where the instruction executed after `here`, `following`, is not the fall-through one (0 for LAST)."""
+    last = following == LAST
+    through = instructions.address[here] + instructions.length[here]
+    return ((instructions.address[np.where(last, 0, following)] != through) & ~last).astype(np.uint8)

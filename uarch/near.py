@@ -21,7 +21,7 @@ _POOL = 64  # machines of the space, whose values are drawn
 _WHOLE = ("memory", "l3")  # sections whose fields mean little apart
 
 
-def near_pairs(machines: Sequence[Machine], n: int, seed: int = 0, space: str = "default") -> list[Machine]:
+def near_pairs(machines: Sequence[Machine], n: int, seed: int = 0) -> list[Machine]:
     """`n` machines, the same for the same arguments: of each two the first mixes two of `machines` with one kind of
     core, and values of the design space; the second is the first with one field changed, as `uarch.space.sample_pairs`.
 
@@ -30,8 +30,8 @@ def near_pairs(machines: Sequence[Machine], n: int, seed: int = 0, space: str = 
     if not machines:
         raise InputError("near_pairs needs machines to mix")
     generator = np.random.default_rng(seed)
-    pool = sample(_POOL, seed, space)
-    fields = load_space(space).varied
+    pool = sample(_POOL, seed)
+    fields = load_space("default").varied
     found: dict[Machine, Machine] = {}
     while len(found) < n:
         first = _mixed(machines, pool, f"near{seed}-{len(found):03d}", generator)

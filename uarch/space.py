@@ -12,7 +12,7 @@ import math
 import operator
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -24,12 +24,11 @@ from support.errors import InputError
 from support.text import nearest, show
 from support.yaml_files import read_yaml
 from uarch.configuration import Machine, RelationError, check_value, flatten, machine_from_dict
-from uarch.constraints import RULES, Rule
+from uarch.constraints import CORES, FIELDS, NO_PREDICTOR, Rule, rules_of
 from uarch.expression import Expression, parse
 from uarch.machine_files import load_machine
 
 SPACES = Path(__file__).parent / "spaces"
-CORES = ("out-of-order", "in-order")
 METHODS = ("sobol", "lhs")
 _SHARES = ("in_order_share", "l3_share", "simple_memory_share")
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -307,7 +306,7 @@ def _machine(space: Space, name: str, point: np.ndarray, base: Machine | None) -
         else:
             nested["memory"] = {"model": nested["memory"].get("model")}
     if nested.get("branch_predictor", {}).get("kind") == "none":
-        nested["branch_predictor"] = {"kind": "none", "entries": 0, "btb_entries": 0, "ras_entries": 0}
+        nested["branch_predictor"] = NO_PREDICTOR
     if nested.get("l3") and "l2" in nested and nested["l3"].get("size_kib", 0) < nested["l2"].get("size_kib", 0):
         nested["l3"] = None  # a last level smaller than the one before it holds nothing of use
     return machine_from_dict(nested)
@@ -434,12 +433,9 @@ def _check_dimension(where: str, field: Any, dimension: Any) -> None:
 
 def _rule(where: str, field: Any) -> Rule:
     """The rule of a dotted field; those of `pipeline` belong to a core."""
-    section, _, last = str(field).partition(".")
-    for name in [str(field)] if section != "pipeline" else [f"{core}.{last}" for core in CORES]:
-        if name in RULES and section not in CORES:
-            return RULES[name]
-    valid = [f"pipeline.{n.partition('.')[2]}" if n.partition(".")[0] in CORES else n for n in RULES]
-    raise InputError(f"{where}: unknown field {show(field)}{nearest(field, valid) or _valid(valid)}")
+    if str(field) not in FIELDS:
+        raise InputError(f"{where}: unknown field {show(field)}{nearest(field, FIELDS) or _valid(FIELDS)}")
+    return rules_of(str(field))[0]
 
 
 def _number(where: str, what: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
@@ -478,5 +474,5 @@ def parse_constraint(where: str, text: Any, cost: Expression | None = None) -> C
     return Constraint(" ".join(str(text).split()), sides[0], parts[1], sides[1], of_cost)
 
 
-def _valid(names: list[str]) -> str:
+def _valid(names: Iterable[str]) -> str:
     return f" (valid: {', '.join(names)})"

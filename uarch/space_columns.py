@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.errors import InputError
+from support.processors import processors
 from uarch.columns import MOST_POINTS, Column, Columns, check_values, column_of, concatenate, of_machine, possible
 from uarch.configuration import Machine
 from uarch.constraints import CACHE_FIELDS, CORES
@@ -47,7 +47,7 @@ def sample_columns(
         good, broken = possible(columns, (*content.constraints, *constraints))
         return columns.rows(good), broken
 
-    threads = len(os.sched_getaffinity(0))
+    threads = processors()
     with ThreadPoolExecutor(threads) as pool:  # NumPy lets go of the interpreter while it computes
         while found < n:
             if drawn >= 100 * n + 1000:

@@ -24,8 +24,8 @@ from analysis.budget.coordinates import Coordinates, coordinates
 from analysis.budget.corrected import CANDIDATES, LEAST, LEVEL, factor, monotone
 from analysis.budget.gaussian_process import GaussianProcess
 from analysis.programs.simulable import Simulable
+from support.processors import processors
 from uarch.columns import Columns
-from uarch.timing.simulations import processors
 
 MOST = 256  # simulated points, where not all can be
 SURFACE = 64  # simulated points that a surface should go through

@@ -8,8 +8,8 @@ from dataclasses import replace
 from analysis.budget.budget import SURFACE
 from analysis.programs.simulable import SimulableTrace
 from analysis.programs.targets import Target
+from support.processors import processors
 from tracegen.live_points.own import LEAST_SAMPLED
-from uarch.timing.simulations import processors
 
 _RATE = 8e6  # instructions a second and processor of a large core out of order, about
 

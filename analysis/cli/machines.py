@@ -96,7 +96,7 @@ def uarch_export(
     """
     from support.files import atomic_path
     from uarch.gem5.script import gem5_script
-    from uarch.gem5.table import as_simulated
+    from uarch.gem5.simulated import as_simulated
 
     if not gem5:
         raise InputError("say for which simulator: --gem5")

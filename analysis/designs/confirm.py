@@ -22,7 +22,7 @@ from tracegen.gem5.statistics import read_statistics
 from uarch.configuration import Machine, machine_from_dict
 from uarch.gem5.config import machine_from_config, read_config, simulation_from_config
 from uarch.gem5.script import gem5_script
-from uarch.gem5.table import digest
+from uarch.gem5.simulated import digest
 
 PREDICTIONS = "predictions.json"
 _FORMAT = "perfvec-confirm/1"

@@ -22,14 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from perfvec.model import Model, configuration_key
+from perfvec.model import Model
 from perfvec.representation.represent import Pass
 from support.errors import InputError
 from support.files import atomic_path
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.label import WARMUP
-from uarch.configuration import Machine
+from uarch.configuration import Machine, configuration_key
 from uarch.instructions import Chunk
 from uarch.timing.simulation import SIMULATOR, Simulation
 
@@ -137,7 +136,7 @@ def _cycles(simulation: Simulation, chunk: Chunk) -> float:
 
 def simulate_intervals(trace: Trace, machines: Sequence[Machine], start: int, stop: int) -> Arrays:
     """[K, W] cycles, and [K] seconds, of one pass over the trace with all machines side by side."""
-    instructions = decode(trace.address, trace.code, trace.isa)
+    instructions = trace.static
     simulations = [Simulation(machine, instructions) for machine in machines]
     seconds = np.zeros(len(machines))
     timed = max(0, start - WARMUP)
@@ -160,7 +159,7 @@ def simulate_intervals(trace: Trace, machines: Sequence[Machine], start: int, st
 
 def _represent(model: Model, trace: Trace, start: int, stop: int) -> Arrays:
     """[⌈W / EVERY⌉, d] vectors of intervals, and the seconds that they took."""
-    running = Pass(model, decode(trace.address, trace.code, trace.isa))
+    running = Pass(model, trace.static)
     began = time.process_time()
     for chunk in trace.chunks(stop=start):
         running.take(chunk)

@@ -25,7 +25,6 @@ from tracegen.control_flow.call_tree import CallTree
 from tracegen.control_flow.edges import NO_EDGES, EdgeCounter, Edges
 from tracegen.control_flow.loops import Loops, find_loops
 from tracegen.control_flow.phases import choose
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from uarch.instructions import Chunk, Flag, Operation, StaticInstructions
 
@@ -290,7 +289,7 @@ class Grouping:
     """
 
     def __init__(self, trace: Trace, count: int, interval: int | None = None, start: int = 0) -> None:
-        self.instructions = decode(trace.address, trace.code, trace.isa)
+        self.instructions = trace.static
         self._trace, self._start = trace, start
         self._interval = interval or max(-(-count // INTERVALS), 1)
         self._lines = located(trace)

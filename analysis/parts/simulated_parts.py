@@ -15,6 +15,7 @@ from analysis.programs.opened import opened
 from analysis.programs.span import Span, timed
 from perfvec.representation.sums import Sums
 from support.errors import InputError
+from support.processors import processors
 from tracegen.control_flow.edges import Edges
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import UNIT, LivePoints, is_live_points, load
@@ -22,7 +23,7 @@ from tracegen.live_points.simulate import LivePointsSimulator
 from uarch.configuration import Machine
 from uarch.instructions import LAST
 from uarch.timing.simulation import new_stack
-from uarch.timing.simulations import Simulations, processors
+from uarch.timing.simulations import Simulations
 
 
 def collect(

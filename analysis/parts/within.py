@@ -9,11 +9,11 @@ from contextlib import ExitStack, contextmanager
 
 from analysis.programs.opened import opened
 from support.errors import InputError
+from support.processors import processors
 from tracegen.formats.trace import Trace
 from tracegen.live_points import UNITS
 from tracegen.live_points.live_points import UNIT, LivePoints, is_live_points, load
 from tracegen.live_points.own import LEAST_SAMPLED, own_live_points
-from uarch.timing.simulations import processors
 
 _RATE = 5e6  # instructions a second and processor with their causes, about
 

@@ -18,14 +18,14 @@ from scipy.special import stdtrit
 from tqdm import tqdm
 
 from analysis.programs.span import Span, timed
-from tracegen.decode import decode
+from support.processors import processors
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import LivePoints, load
 from tracegen.live_points.own import own_live_points
 from tracegen.live_points.simulate import LivePointsSimulator
 from uarch.configuration import Machine
 from uarch.instructions import StaticInstructions
-from uarch.timing.simulations import Simulations, processors
+from uarch.timing.simulations import Simulations
 
 _TOGETHER = 64  # machines that go through a trace side by side; their caches are in memory
 _DEGREES = 30  # of freedom of a sample's intervals, about
@@ -102,7 +102,7 @@ class SimulableTrace:
     def _instructions(self) -> StaticInstructions:
         if self._decoded is None:
             with Trace(self.path) as trace:
-                self._decoded = decode(trace.address, trace.code, trace.isa)
+                self._decoded = trace.static
         return self._decoded
 
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:

@@ -30,12 +30,12 @@ from analysis.results.headline import Headline, count, duration, interval, joine
 from analysis.results.page import Section
 from analysis.results.result import Result
 from support.errors import InputError
-from tracegen.decode import decode
+from support.processors import processors
 from tracegen.live_points.live_points import is_live_points, load
 from tracegen.live_points.simulate import LivePointsSimulator
 from uarch.configuration import Machine
 from uarch.timing.simulation import SIMULATOR, new_stack
-from uarch.timing.simulations import Simulations, processors
+from uarch.timing.simulations import Simulations
 from uarch.timing.stack import CAUSES, GROUPS
 from uarch.timing.statistics import LEVELS, MISPREDICTIONS, QUEUES, statistics
 
@@ -165,10 +165,7 @@ def simulate(
         if is_live_points(path):
             rows += _estimated(path, name, machines, threads, progress)
             continue
-        with (
-            opened(path) as trace,
-            Simulations(machines, decode(trace.address, trace.code, trace.isa), threads or processors()) as running,
-        ):
+        with opened(path) as trace, Simulations(machines, trace.static, threads or processors()) as running:
             stacks = [new_stack(1) for _ in machines]
             for chunk in timed(trace, running, span, progress):
                 whole = np.zeros(len(chunk), np.uint32)

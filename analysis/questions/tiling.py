@@ -33,7 +33,6 @@ from perfvec.model import Model
 from perfvec.representation.library import estimate
 from perfvec.representation.represent import represent
 from support.errors import InputError
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution, Region, parse_place, trace
 from tracegen.suite.host_time import host_time
@@ -236,7 +235,7 @@ def _simulated(opened: Trace, machines: Sequence[Machine | MachineVector]) -> ND
     known = {number: machine for number, machine in enumerate(machines) if isinstance(machine, Machine)}
     cycles = np.full(len(machines), np.nan)
     if known:
-        instructions = decode(opened.address, opened.code, opened.isa)
+        instructions = opened.static
         cycles[list(known)] = simulated_cycles(list(known.values()), instructions, opened.chunks())
     return cycles
 

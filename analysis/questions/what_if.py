@@ -35,14 +35,14 @@ from analysis.programs.simulable import Estimates, Simulable, SimulableLivePoint
 from analysis.programs.span import Span
 from analysis.results.result import to_rows
 from perfvec.machines.columns import cycles_of_columns
-from perfvec.model import Model, configuration_key
+from perfvec.model import Model
 from perfvec.representation.represent import represent
 from support.errors import InputError
 from support.files import atomic_path
 from support.text import parse_json
 from tracegen.live_points.record import of_trace
 from uarch.columns import Columns, of_machines
-from uarch.configuration import Machine, get_field, replace_field
+from uarch.configuration import Machine, configuration_key, get_field, replace_field
 from uarch.machine_files import load_machine
 from uarch.space import sample
 from uarch.timing.simulation import SIMULATOR

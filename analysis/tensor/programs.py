@@ -33,7 +33,6 @@ from perfvec.representation.vector import ProgramVector, load_vector
 from support.errors import InputError
 from support.files import atomic_path
 from support.text import parse_json
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from uarch.configuration import Machine
 
@@ -118,7 +117,7 @@ def represent_kernel(model: Model, program: Path, max_instructions: int) -> Prog
                 "--max-instructions"
             )
         with Trace(path) as opened:
-            running = Pass(model, decode(opened.address, opened.code, opened.isa))
+            running = Pass(model, opened.static)
             second = second_call(opened)
             for chunk in opened.chunks(INTERVAL, stop=second):
                 running.take(chunk)

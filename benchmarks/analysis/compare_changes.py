@@ -14,7 +14,6 @@ import numpy as np
 from perfvec.model import load_model
 from perfvec.representation.represent import represent
 from support.errors import InputError
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from uarch.configuration import Machine, get_field, replace_field
 from uarch.machine_files import load_machine
@@ -63,7 +62,7 @@ def main() -> None:
         cycles = model.encoder.vectors(machines) @ represent(model, path, progress=False).vector
         predicted.append(cycles[1:] / cycles[0] - 1)
         with Trace(path) as trace:
-            cycles = simulated_cycles(machines, decode(trace.address, trace.code, trace.isa), trace.chunks())
+            cycles = simulated_cycles(machines, trace.static, trace.chunks())
         simulated.append(cycles[1:] / cycles[0] - 1)
     of_model, of_simulator = 100 * np.concatenate(predicted), 100 * np.concatenate(simulated)
     still = np.abs(of_simulator) < 1

@@ -4,7 +4,6 @@ Threads: as many as torch has (OMP_NUM_THREADS) and the process may run on (task
 """
 
 import argparse
-import os
 import time
 
 import numpy as np
@@ -14,6 +13,7 @@ from analysis.designs import sweep
 from analysis.designs.design import grid_design, space_design
 from perfvec.model import load_model
 from perfvec.representation.vector import ProgramVector
+from support.processors import processors
 from uarch.machine_files import load_machine
 
 _GRID = {
@@ -30,7 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--points", type=int, default=1_000_000)
     points = parser.parse_args().points
-    print(f"{torch.get_num_threads()} threads of torch, {len(os.sched_getaffinity(0))} processors")
+    print(f"{torch.get_num_threads()} threads of torch, {processors()} processors")
     model = load_model()
     vector = np.linalg.lstsq(model.table(), np.full(len(model.machines), 1000.0), rcond=1e-2)[0]
     program = ProgramVector("p", "x86-64", model.digest, "t", 1000, vector, np.array([1000]), vector[None])

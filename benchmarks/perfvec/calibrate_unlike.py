@@ -25,7 +25,6 @@ from perfvec.intervals.predicted import half_widths
 from perfvec.model import load_model, save_model
 from perfvec.representation.represent import represent_file
 from perfvec.representation.vector import load_vector
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution, trace
 from uarch.machine_files import load_machine, preset_names
@@ -92,7 +91,7 @@ def main() -> None:
         represent_file(model, path, made) if not made.exists() else None
         programs.append(load_vector(made))
         with Trace(path) as file:
-            static = decode(file.address, file.code, file.isa)
+            static = file.static
             cycles.append(simulated_cycles(machines, static, file.chunks(1 << 18)))
     given_vectors = np.stack([program.vector for program in programs])
     predicted = given_vectors @ vectors.T

@@ -34,7 +34,6 @@ from perfvec.representation.sample import Sample
 from perfvec.representation.signatures import Reservoir
 from perfvec.representation.vector import ProgramVector
 from support.files import atomic_path
-from tracegen.decode import decode
 from tracegen.features.schema import extracted
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import UNIT
@@ -81,7 +80,7 @@ def known(model: Model, path: str, options: argparse.Namespace) -> Population:
         name = f"{trace.digest[:16]}-{model.digest[:16]}-{total}-{thin}-{UNIT}-{OVERLAP}{'-u' * options.of_units}"
         file = options.cache / f"{name}.npz"
         if not file.exists():
-            instructions = decode(trace.address, trace.code, trace.isa)
+            instructions = trace.static
 
             def observed(slots: Reservoir | Listed) -> Pool:
                 pool = Pool(model, instructions, slots)

@@ -24,7 +24,6 @@ from perfvec.precision import native_bf16, rounded
 from perfvec.representation.device_features import DeviceFeatures
 from perfvec.representation.represent import TOGETHER, sequence_sums
 from perfvec.training.ranks import device_of
-from tracegen.decode import decode
 from tracegen.features import Schema
 from tracegen.formats.trace import CHUNK, Trace
 
@@ -35,7 +34,7 @@ Features = tuple[NDArray[np.float32], NDArray[np.uint32], NDArray]  # static, st
 
 def features(schema: Schema, path: Path, count: int) -> Features:
     with Trace(path) as trace:
-        instructions = decode(trace.address, trace.code, trace.isa)
+        instructions = trace.static
         chunk = next(trace.chunks(count, stop=count))
     return schema.static(instructions), chunk.static_id, schema.extractor(instructions).extract(chunk)
 

@@ -27,7 +27,6 @@ from perfvec.precision import Rounded, native_bf16, rounded
 from perfvec.representation.contexts import PERFVEC_CONTEXT, context_sums
 from perfvec.representation.memory import keep_freed_memory
 from perfvec.representation.represent import OVERLAP, sequence_sums
-from tracegen.decode import decode
 from tracegen.formats.trace import CHUNK, Trace
 
 _ROWS, _BATCH = 1 << 13, 32  # at once, as in represent.py; of a recurrent step
@@ -70,7 +69,7 @@ def operations(foundation: FoundationModel) -> int:
 def read(model: Model, path: Path, count: int) -> tuple[Features, float]:
     """Features of the first instructions, and the CPU time of their extraction (tables of an empty past)."""
     with Trace(path) as trace:
-        instructions = decode(trace.address, trace.code, trace.isa)
+        instructions = trace.static
         chunk = next(trace.chunks(count, stop=count))
     static = model.schema.static(instructions)
     stored = model.schema.extractor(instructions).extract(chunk)

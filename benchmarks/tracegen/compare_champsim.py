@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from tests.tracegen.formats.champsim_records import champsim_records
-from tracegen.decode import decode
 from tracegen.features import SCHEMAS
 from tracegen.formats.champsim import import_champsim
 from tracegen.formats.trace import Trace
@@ -28,7 +27,7 @@ from uarch.timing.simulation import Simulation
 def read(path, machines):
     """Stored features, CPI on each machine, executed operations, length."""
     with Trace(path) as trace:
-        program = decode(trace.address, trace.code, trace.isa)
+        program = trace.static
         extractor = SCHEMAS["default"].extractor(program)
         features, operations = [], []
         simulations = [Simulation(load_machine(name), program) for name in machines]

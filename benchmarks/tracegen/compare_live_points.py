@@ -19,15 +19,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from perfvec.model import configuration_key
 from support.files import atomic_path
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.live_points import UNITS
 from tracegen.live_points.live_points import UNIT
 from tracegen.live_points.record import of_trace
 from tracegen.live_points.simulate import LivePointsSimulator
-from uarch.configuration import Machine, replace_field, replace_fields
+from uarch.configuration import Machine, configuration_key, replace_field, replace_fields
 from uarch.constraints import REPLACEMENT_POLICIES
 from uarch.instructions import Chunk
 from uarch.machine_files import load_machine, preset_names
@@ -83,7 +81,7 @@ def _key(digest: str, machine: Machine) -> str:
 
 def _simulated_by_unit(path: Path, machines: list[Machine], units: int, threads: int) -> NDArray[np.int64]:
     with Trace(path) as trace:
-        instructions = decode(trace.address, trace.code, trace.isa)
+        instructions = trace.static
         with Simulations(machines, instructions, threads) as running:
             parts = [_of_units(running, chunk) for chunk in trace.chunks(stop=units * UNIT)]
     return np.concatenate(parts, axis=1)

@@ -19,7 +19,6 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from tracegen.decode import decode
 from tracegen.features import SCHEMAS
 from tracegen.features.default import _DefaultExtractor
 from tracegen.features.file import FeaturesFile, extract
@@ -65,7 +64,7 @@ def stack_distances() -> None:
 def stages(path: Path, start: int, limit: int) -> None:
     with Trace(path) as trace:
         began = time.process_time()
-        instructions = decode(trace.address, trace.code, trace.isa)
+        instructions = trace.static
         decoding = time.process_time() - began
         chunks = list(trace.chunks(start=start, stop=start + limit))
         print(f"{path.name}: {len(instructions):,} static, {sum(map(len, chunks)):,} executed instructions")

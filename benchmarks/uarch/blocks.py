@@ -11,7 +11,7 @@ import capstone
 import numpy as np
 from capstone import x86_const as x86
 
-from tracegen.decode.native.crack import RULES
+from tracegen.decode.disassembler import disassembler
 from tracegen.live_points.live_points import LivePoints
 from uarch.instructions import Flag, Operation
 
@@ -32,8 +32,7 @@ class Block:
     @cached_property
     def instructions(self) -> list[capstone.CsInsn]:
         """The instructions, of x86-64 in AT&T's syntax; fewer where one is not known."""
-        engine = capstone.Cs(RULES[self.isa].architecture, RULES[self.isa].mode)
-        engine.detail = True
+        engine = disassembler(self.isa)
         if self.isa == "x86-64":
             engine.syntax = capstone.CS_OPT_SYNTAX_ATT
         return [found for raw in self.code for found in engine.disasm(raw.tobytes(), 0, 1)]

@@ -22,7 +22,6 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from uarch.configuration import machine_from_dict
 from uarch.timing.simulation import Simulation, new_stack
@@ -53,7 +52,7 @@ TAKEN = {
 
 def rows(path: Path, names: tuple[str, ...]) -> list[dict[str, Any]]:
     trace = Trace(path)
-    instructions = decode(trace.address, trace.code, trace.isa)
+    instructions = trace.static
     start = len(trace) - TIMED
     before = list(trace.chunks(1 << 18, 0, start - WARMUP))
     (warm,) = trace.chunks(WARMUP, start - WARMUP, start)

@@ -23,10 +23,9 @@ import numpy as np
 from scipy.stats import kendalltau
 from tqdm import tqdm
 
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from uarch.configuration import machine_from_dict
-from uarch.gem5.table import as_simulated
+from uarch.gem5.simulated import as_simulated
 from uarch.timing.simulation import Simulation
 
 LEVELS = ("l1i", "l1d", "l2", "l3")
@@ -49,7 +48,7 @@ def with_merged(counters: dict[str, float]) -> dict[str, float]:
 def windows(folder: Path, program: str, wanted: set[str]) -> list[dict[str, Any]]:
     """One row for each machine and window of a program."""
     trace = Trace(folder / f"{program}.trace.h5")
-    instructions = decode(trace.address, trace.code, trace.isa)
+    instructions = trace.static
     rows = []
     for path in sorted(folder.glob(f"{program}*.latency.h5")):
         if not re.fullmatch(rf"{re.escape(program)}(-\d+)?", path.name.split(".")[0]):

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from uarch.configuration import machine_from_dict
 from uarch.machine_files import load_machine, preset_names
@@ -39,7 +38,7 @@ def machines_of(folder: Path) -> list[object]:
 def digests(path: Path) -> dict[str, str]:
     """Machine → digest, of one trace; the trace's last TIMED instructions after caches have seen all before."""
     trace = Trace(path)
-    instructions = decode(trace.address, trace.code, trace.isa)
+    instructions = trace.static
     start = max(len(trace) - TIMED, 0)
     before = list(trace.chunks(1 << 18, 0, start))
     timed = list(trace.chunks(1 << 16, start, len(trace)))

@@ -23,16 +23,16 @@ from typing import Any
 
 import numpy as np
 import yaml
-from capstone import CS_ARCH_X86, CS_MODE_64, Cs
 from elftools.elf.elffile import ELFFile
 from numpy.typing import NDArray
 
 from tracegen.decode import decode
+from tracegen.decode.disassembler import disassembler
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution, trace
 from uarch.configuration import Machine, machine_from_dict
 from uarch.gem5.script import gem5_script
-from uarch.gem5.table import as_simulated
+from uarch.gem5.simulated import as_simulated
 from uarch.instructions import Chunk
 from uarch.machine_files import load_machine
 from uarch.timing.simulation import Simulation
@@ -94,7 +94,7 @@ def whole_text(program: Path) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
         section = ELFFile(file).get_section_by_name(".text")
         start, text = section["sh_addr"], section.data()
     text += bytes(min(-(start + len(text)) % 4096, 2048))
-    found = [(each.address, bytes(each.bytes)) for each in Cs(CS_ARCH_X86, CS_MODE_64).disasm(text, start)]
+    found = [(each.address, bytes(each.bytes)) for each in disassembler("x86-64", detail=False).disasm(text, start)]
     code = np.zeros((len(found), 16), np.uint8)
     for row, (_, raw) in enumerate(found):
         code[row, : len(raw)] = list(raw)

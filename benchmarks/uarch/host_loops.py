@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 from elftools.elf.elffile import ELFFile
 
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution, trace
 from uarch.configuration import Machine, parse_value, replace_fields
@@ -250,7 +249,7 @@ class Traces:
         place = self.loops.index(loop)
         trace(Execution([str(self.program), str(place), str(loop.rounds), str(loop.size)]), path, progress=False)
         with Trace(path) as file:
-            static = decode(file.address, file.code, file.isa)
+            static = file.static
             entry = np.searchsorted(file.address, self._entry(place))
             ids = np.concatenate([chunk.static_id for chunk in file.chunks()])
             first, second = np.flatnonzero(ids == entry)

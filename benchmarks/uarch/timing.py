@@ -15,7 +15,6 @@ import argparse
 import time
 from pathlib import Path
 
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from uarch.configuration import Machine, replace_field
 from uarch.instructions import Chunk, StaticInstructions
@@ -68,7 +67,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     trace = Trace(arguments.trace)
-    instructions = decode(trace.address, trace.code, trace.isa)
+    instructions = trace.static
     chunks = list(trace.chunks(1 << 16, 0, min(arguments.instructions, len(trace))))
     machines = [load_machine(name) for name in (preset_names() if arguments.presets else arguments.machines)]
     if arguments.predictors:

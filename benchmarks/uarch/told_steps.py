@@ -19,13 +19,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution
 from tracegen.qemu import trace as trace_by_qemu
 from tracegen.suite.workloads import Workload, select
 from uarch.configuration import Machine
-from uarch.gem5.table import as_simulated
+from uarch.gem5.simulated import as_simulated
 from uarch.instructions import Chunk
 from uarch.space import sample
 from uarch.timing.simulation import Simulation
@@ -56,7 +55,7 @@ def without_steps(chunk: Chunk) -> Chunk:
 
 def too_fast(trace: Trace, machines: list[Machine]) -> NDArray[np.float64]:
     """[K] the share of the window's cycles that is missing with assumed steps."""
-    instructions = decode(trace.address, trace.code, trace.isa)
+    instructions = trace.static
     before = list(trace.chunks(1 << 18, 0, START - WARM_UP))
     timed = list(trace.chunks(WARM_UP, START - WARM_UP, START + COUNT))
     shares = []

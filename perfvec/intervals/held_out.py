@@ -13,10 +13,11 @@ import pandas as pd
 
 from perfvec.evaluate import LabelledWindow, labelled_windows, machine_ways
 from perfvec.intervals.novelty import machine_neighbours, program_neighbours
-from perfvec.model import Model, configuration_key
+from perfvec.model import Model
 from perfvec.training.data import pair_files
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
+from uarch.configuration import configuration_key
 
 WAYS = {"seen": "table", "fitted": "fitted", "zero-shot": "encoder"}  # the protocol's words → predict's
 

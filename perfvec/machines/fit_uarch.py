@@ -19,7 +19,7 @@ from perfvec.evaluate import labelled_segments
 from perfvec.machines.machine_vector import FORMAT, SUFFIX, MachineVector
 from perfvec.machines.posterior import Observations, Posterior, fit, fit_segments, mean_prior
 from perfvec.machines.times import gather, read_times
-from perfvec.model import Model, configuration_key
+from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 from perfvec.training.data import pair_files
 from support.errors import InputError
@@ -27,7 +27,7 @@ from support.kinds import require_output
 from support.text import nearest
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
-from uarch.configuration import Machine
+from uarch.configuration import Machine, configuration_key
 from uarch.machine_files import load_machine
 
 Resolve = Callable[[Model, Sequence[str]], list[ProgramVector]]

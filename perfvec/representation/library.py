@@ -21,7 +21,6 @@ from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector
 from support.arrays import load_arrays, save_arrays
 from support.errors import InputError
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import UNIT
 
@@ -75,7 +74,7 @@ def estimate(model: Model, trace: Trace, units: int = LIBRARY_UNITS) -> ProgramV
     if there <= units:
         return represent(model, trace, progress=False)
     chosen = (np.arange(units) * there + there // 2) // units
-    pool = Pool(model, decode(trace.address, trace.code, trace.isa), Listed(chosen))
+    pool = Pool(model, trace.static, Listed(chosen))
     for chunk in trace.chunks(stop=(int(chosen[-1]) + 1) * UNIT):
         pool.observe(chunk)
     vector = pool.represent(np.arange(units)).mean(axis=0) * (len(trace) / UNIT)

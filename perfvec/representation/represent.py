@@ -29,7 +29,6 @@ from perfvec.representation.memory import keep_freed_memory
 from perfvec.representation.spread import spread
 from perfvec.representation.vector import ProgramVector
 from support.ahead import ahead
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.qemu.stream import ProgramStream
 from uarch.instructions import Chunk, StaticInstructions
@@ -233,7 +232,7 @@ def chunk_sums(
 
     The first `skip` chunks are left out, at the rate of feature extraction.
     """
-    running = Pass(model, decode(trace.address, trace.code, trace.isa), windowed=windowed)
+    running = Pass(model, trace.static, windowed=windowed)
     chunks = trace.chunks(interval_size(windowed), stop=stop)
     for chunk in islice(chunks, skip):
         running.take(chunk)

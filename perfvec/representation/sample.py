@@ -25,7 +25,6 @@ from perfvec.representation.signatures import Reservoir
 from perfvec.representation.stratified import Estimate, allocate, estimate, relative_variance, suffices, variances
 from perfvec.representation.vector import ProgramVector, Sampling
 from support.errors import InputError
-from tracegen.decode import decode
 from tracegen.features.schema import extracted
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import UNIT
@@ -74,7 +73,7 @@ def represent_sampled(
     require_half_width(half_width)
     keep_freed_memory()  # a chunk's features, too, are megabytes that live for a moment
     opened, total = trace, len(trace) if max_instructions is None else min(max_instructions, len(trace))
-    instructions = decode(trace.address, trace.code, trace.isa)
+    instructions = trace.static
 
     def collect(slots: Reservoir | Listed) -> Pool:
         pool = Pool(model, instructions, slots)

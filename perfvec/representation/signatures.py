@@ -13,6 +13,7 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
+from support.splitmix import splitmix
 from tracegen.control_flow.basic_blocks import BlockVectors
 from uarch.instructions import Chunk, StaticInstructions
 
@@ -21,12 +22,9 @@ _LAST = 2**64 - 1
 
 
 def keys(units: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
-    """[n] a random number for each unit's number: the stream of SplitMix64 (Steele, Lea & Flood, OOPSLA 2014)."""
+    """[n] a random number for each unit's number: the stream of SplitMix64."""
     begin = np.random.SeedSequence([seed, 0]).generate_state(1, np.uint64)
-    state = begin + (units.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(state ^ (state >> np.uint64(31)))
+    return splitmix(units.astype(np.uint64) + np.uint64(1), begin)
 
 
 class Reservoir:

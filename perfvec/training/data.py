@@ -24,14 +24,12 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from perfvec.machines.features import features_of_machines
-from perfvec.model import configuration_key
 from support.errors import InputError
 from support.seal import sealed_digest
-from tracegen.decode import decode
 from tracegen.features import Schema
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Chunk, Trace
-from uarch.configuration import Machine
+from uarch.configuration import Machine, configuration_key
 
 WARMUP = 128  # instructions kept before the labelled ones
 SATURATED = 65535
@@ -363,7 +361,7 @@ def make_shards(trace_path: Path, files: Sequence[LatencyFile], schema: Schema, 
         mean = _copy_latencies(file, folder / "latency")  # first: unusable labels are told before the features are made
         windows.append(_Window(file, folder, mean))
     with Trace(trace_path) as trace, ExitStack() as open_files:
-        instructions = decode(trace.address, trace.code, trace.isa)
+        instructions = trace.static
         extractor = schema.extractor(instructions)
         for window in windows:
             if window.end > len(trace):

@@ -19,14 +19,14 @@ from tqdm import tqdm
 from perfvec.eager import AdamW
 from perfvec.machines.encoder import MachineEncoder
 from perfvec.machines.features import features_of_machines
-from perfvec.model import FoundationModel, Model, configuration_key
+from perfvec.model import FoundationModel, Model
 from perfvec.precision import rounded
 from perfvec.training import sampled_encoder
 from perfvec.training.data import Labels, SampledShard, Shard, pair_files
 from perfvec.training.windows import window_vector
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
-from uarch.configuration import Machine
+from uarch.configuration import Machine, configuration_key
 
 MEAN_OVER = 20_000  # instructions
 _MEANS = 6  # windows of one shard, spread over it

@@ -16,12 +16,12 @@ from tqdm import tqdm
 
 from perfvec.evaluate import labelled_segments
 from perfvec.machines.posterior import Observations, fit_segments
-from perfvec.model import Model, TrainingProgram, configuration_key
+from perfvec.model import Model, TrainingProgram
 from perfvec.training.data import pair_files
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
-from uarch.configuration import Machine
+from uarch.configuration import Machine, configuration_key
 
 
 def require_trained(

@@ -21,11 +21,12 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from perfvec.model import Model, configuration_key
+from perfvec.model import Model
 from perfvec.precision import rounded
 from perfvec.training.data import Labels, SampledShard
 from perfvec.training.windows import window_vector
 from support.errors import InputError
+from uarch.configuration import configuration_key
 
 OTHERS = 0.1  # weight of another program's window: its simulator is not the labels'
 PRIOR = 3.0

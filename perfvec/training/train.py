@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 from perfvec.machines.encoder import MachineEncoder
 from perfvec.machines.features import features_of_machines
-from perfvec.model import FORMAT, FoundationModel, Model, TrainingProgram, configuration_key, save_model
+from perfvec.model import FORMAT, FoundationModel, Model, TrainingProgram, save_model
 from perfvec.precision import flushed_subnormals, native_bf16
 from perfvec.representation.represent import sequence_sums
 from perfvec.training import encoder_training, sampled_encoder
@@ -59,6 +59,7 @@ from support.errors import InputError
 from support.kinds import require_output
 from tracegen.features import Schema, get_schema
 from tracegen.formats.trace import CHUNK
+from uarch.configuration import configuration_key
 
 CHECKPOINT_SECONDS = 60.0
 _NOTHING_LEFT_OUT = Split()

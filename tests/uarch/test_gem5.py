@@ -20,7 +20,8 @@ from tests.errors import message
 from uarch.configuration import field_names, get_field, machine_from_dict, replace_field, replace_fields
 from uarch.gem5.config import import_config, machine_from_config
 from uarch.gem5.script import gem5_script
-from uarch.gem5.table import as_read_back, as_simulated, digest, plainest
+from uarch.gem5.simulated import as_read_back, as_simulated, digest
+from uarch.gem5.table import plainest
 from uarch.machine_files import load_machine, preset_names
 from uarch.space import sample
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.jit import kernel
+from support.splitmix import splitmix
 from tracegen.control_flow.straight_line import find, successors
 from tracegen.statistics.branch_entropy import Sites, goes_elsewhere, sites_of
 from uarch.instructions import Chunk, Flag, StaticInstructions
@@ -88,12 +89,8 @@ def _project(
 
 def directions(address: NDArray[np.uint64], dimensions: int = DIMENSIONS) -> NDArray[np.float32]:
     """[S, dimensions] uniform numbers in [-1, 1), what each block is projected to: SplitMix64 of address, dimension."""
-    state = address[:, None] * np.uint64(dimensions)
-    state = (state + np.arange(1, dimensions + 1, dtype=np.uint64)[None, :]) * np.uint64(0x9E3779B97F4A7C15)
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    state ^= state >> np.uint64(31)
-    return ((state >> np.uint64(40)).astype(np.float32) / np.float32(1 << 23) - 1).astype(np.float32)
+    step = address[:, None] * np.uint64(dimensions) + np.arange(1, dimensions + 1, dtype=np.uint64)[None, :]
+    return ((splitmix(step) >> np.uint64(40)).astype(np.float32) / np.float32(1 << 23) - 1).astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from support.errors import InputError
 from support.files import atomic_path, require_writable
 from tracegen.control_flow import MOST_PHASES
 from tracegen.control_flow.basic_blocks import BlockCounts, BlockVectors
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.statistics.kmeans import Clusters, bic, kmeans
 
@@ -107,7 +106,7 @@ def phases(
         raise InputError(f"interval = {interval:,} must be at least 1 instruction")
     if interval > len(trace):
         raise InputError(f"{trace.path}: has {len(trace):,} instructions, less than an interval of {interval:,}")
-    blocks = BlockVectors(decode(trace.address, trace.code, trace.isa), interval, sparse=True)
+    blocks = BlockVectors(trace.static, interval, sparse=True)
     with tqdm(
         total=len(trace), unit="instr", unit_scale=True, desc="phases", disable=None if progress else True
     ) as bar:

@@ -27,6 +27,12 @@ class Places(NamedTuple):
     fetches: NDArray[np.int32]  # the first one, what comes behind `ends`, what begins a line or reaches into one
 
 
+def lines_of(instructions: StaticInstructions) -> NDArray[np.uint64]:
+    """[S, 2] the lines of each instruction's first and last byte."""
+    ends = instructions.address + instructions.length - np.uint64(1)
+    return np.ascontiguousarray(np.stack([instructions.address, ends], axis=1) >> np.uint64(LINE_BITS))
+
+
 def successors(instructions: StaticInstructions, line_bits: int = LINE_BITS) -> NDArray[np.uint64]:
     """[S] what `find` reads: the number of the instruction behind each one (none for branches), and whether it lies in
     another line (of 2^line_bits bytes) than the last byte before it, or in two.

@@ -1,9 +1,9 @@
 """Machine code → what each static instruction does, in terms that mean the same on every instruction set.
 
-An instruction set is one file with one function, ``decode_instruction(CsInsn) -> Decoded``, and a line in `_ISAS`;
-another one may know what capstone does not. A source whose traces have no machine code brings a function of its own
-instead, ``decode_record(bytes) -> (length, Decoded)``, and a line in `_RECORDS`: its `static/code` holds what it knows
-of an instruction, described in that file.
+An instruction set is one file with one function, ``decode_instruction(CsInsn) -> Decoded``, and a line in `_ISAS`
+and in `disassembler.py`; another one may know what capstone does not. A source whose traces have no machine code brings
+a function of its own instead, ``decode_record(bytes) -> (length, Decoded)``, and a line in `_RECORDS`: its
+`static/code` holds what it knows of an instruction, described in that file.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from support.errors import InputError
 from tracegen.decode import aarch64, champsim, riscv64, x86_64
 from tracegen.decode.decoded import Decoded
+from tracegen.decode.disassembler import disassembler
 from tracegen.decode.encodings import distinct_encodings
 from tracegen.decode.native.crack import RULES, native_instructions
 from uarch.instructions import (
@@ -33,22 +34,15 @@ from uarch.instructions import (
 
 @dataclass(frozen=True)
 class _Isa:
-    architecture: int
-    mode: int
     decode: Callable[[capstone.CsInsn], Decoded]
     in_context: Callable[[capstone.CsInsn, Decoded, Iterator[Decoded]], Decoded] | None = None
     beyond: Callable[[bytes], tuple[str, Decoded] | None] = lambda _: None  # of what the disassembler does not know
 
 
 _ISAS = {
-    "x86-64": _Isa(capstone.CS_ARCH_X86, capstone.CS_MODE_64, x86_64.decode_instruction, x86_64.in_context),
-    "aarch64": _Isa(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM, aarch64.decode_instruction),
-    "riscv64": _Isa(
-        capstone.CS_ARCH_RISCV,
-        capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC,
-        riscv64.decode_instruction,
-        beyond=riscv64.decode_beyond,
-    ),
+    "x86-64": _Isa(x86_64.decode_instruction, x86_64.in_context),
+    "aarch64": _Isa(aarch64.decode_instruction),
+    "riscv64": _Isa(riscv64.decode_instruction, beyond=riscv64.decode_beyond),
 }
 _RECORDS: dict[str, Callable[[bytes], tuple[int, Decoded]]] = {"champsim": champsim.decode_record}
 ISAS = (*_ISAS, *_RECORDS)
@@ -64,12 +58,6 @@ def _length_of_unknown(code: bytes, isa: str) -> int:
     if isa == "aarch64":
         return 4
     return max(len(code.rstrip(b"\0")), 1)
-
-
-def _engine(isa: str) -> capstone.Cs:
-    engine = capstone.Cs(_ISAS[isa].architecture, _ISAS[isa].mode)
-    engine.detail = True
-    return engine
 
 
 def _decode_one(raw: bytes, isa: str, engine: capstone.Cs | None) -> tuple[int, Decoded]:
@@ -111,7 +99,7 @@ class Decoder:
         if isa not in ISAS:
             raise InputError(f"unsupported instruction set {isa!r}; one of {', '.join(ISAS)}")
         self.isa = isa
-        self._engine = _engine(isa) if isa in _ISAS else None
+        self._engine = disassembler(isa) if isa in _ISAS else None
         self._kept = _kept(isa)
         self._known: dict[bytes, tuple[int, Decoded]] = {}  # beyond what is kept
 
@@ -194,7 +182,7 @@ def disassemble(address: NDArray[np.uint64], code: NDArray[np.uint8], isa: str) 
     """The text of each instruction of `code` [S, 16] at `address` [S]; '' in a trace without machine code."""
     if isa not in _ISAS:
         return [""] * len(code)
-    engine = capstone.Cs(_ISAS[isa].architecture, _ISAS[isa].mode)
+    engine = disassembler(isa, detail=False)
     text = []
     for at, raw in zip(address.tolist(), code, strict=True):
         line = next(engine.disasm_lite(raw.tobytes(), at, 1), None)

@@ -197,8 +197,6 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         flags |= Flag.VECTOR
     if operation in _FLOAT:
         flags |= Flag.FLOAT
-    if operation is Operation.MOVE and not memory and any("mm" in name for name in names):
-        operation = Operation.SIMD_INT if not registers else Operation.MOVE
     if (operation is Operation.MOVE and (loads or stores)) or (memory and _MOVES_HALF.fullmatch(mnemonic)):
         operation = Operation.NONE
     count = crack(instruction, mnemonic, operation, loads + stores, Flag.ATOMIC in flags)

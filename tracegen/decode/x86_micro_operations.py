@@ -11,7 +11,6 @@ Of a string instruction `total` is for setting up and `compute` for what each ac
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from capstone import CsInsn
 from capstone import x86_const as x86
@@ -22,16 +21,7 @@ from uarch.instructions import Operation
 
 _HALF_MOVES = re.compile(r"v?mov[hl]p[sd]")
 HALF = 8  # bytes of a vector register that one micro-operation handles
-
-
-class _Body(NamedTuple):
-    total: int  # without loads, stores, immediates and program counters
-    compute: int = 1
-    before: int = 0
-    after: int = 0
-    chained: int = 0
-
-
+_Body = MicroOperations  # without loads, stores, immediates and program counters
 _SIMPLE = _Body(1)
 _PAIR = _Body(2, 1, 0, 1)  # the second waits for the first
 _INTEGER: list[tuple[re.Pattern[str], _Body]] = [

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.jit import kernel
-from tracegen.control_flow.straight_line import LINE_BITS, find, successors
+from tracegen.control_flow.straight_line import LINE_BITS, find, lines_of, successors
 from tracegen.features.schema import Column, Extractor, Schema, flags_as_one
 from tracegen.statistics import branch_entropy, dependency
 from tracegen.statistics.branch_entropy import Sites, goes_elsewhere
@@ -269,9 +269,7 @@ class _DefaultExtractor:
         }
 
     def _read(self, instructions: StaticInstructions) -> None:
-        address = instructions.address
-        ends = address + instructions.length - np.uint64(1)
-        self._lines = np.ascontiguousarray(np.stack([address, ends], axis=1) >> np.uint64(LINE_BITS))
+        self._lines = lines_of(instructions)
         self._sites = branch_entropy.sites_of(instructions)
         self._successors = successors(instructions)
         self._rows = dependency.rows_of(instructions)

@@ -169,7 +169,7 @@ def extract(
     where they are decoded already.
     """
     total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
-    instructions = instructions or decode(trace.address, trace.code, trace.isa)
+    instructions = instructions or trace.static
     extractor, static = schema.extractor(instructions), schema.static(instructions)
     with FeaturesWriter(output, schema) as writer, _bar(progress, total) as bar:
         writer.know(static)

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.jit import kernel
+from support.processors import processors
 from support.yaml_files import read_yaml
 from tracegen.features.default import DEFAULT, DefaultSchema
 from tracegen.features.schema import Column, Extractor, Schema
@@ -35,7 +36,6 @@ from uarch.configuration import Machine, machine_from_dict
 from uarch.instructions import Chunk, StaticInstructions
 from uarch.timing import _core
 from uarch.timing.simulation import Simulation
-from uarch.timing.simulations import processors
 
 REFERENCES = Path(__file__).with_name("reference-machines.yaml")
 NAMES = ("in-order", "small", "middle", "large", "dataflow", "data", "branches", "instructions")
@@ -294,7 +294,7 @@ def _columns() -> tuple[Column, ...]:
     return tuple(
         column
         for name in NAMES
-        for column in (Column(f"{name}", latency), *(Column(f"{name}.mean_{length}", mean) for length in MEAN_LENGTHS))
+        for column in (Column(name, latency), *(Column(f"{name}.mean_{length}", mean) for length in MEAN_LENGTHS))
     )
 
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,16 @@ from support.files import (
     read_slice,
     read_strings,
     read_text_attribute,
+    read_whole,
     sealed_h5,
     write_strings,
 )
 from support.jit import cached
-from tracegen.decode import ISAS
+from tracegen.decode import ISAS, decode
 from tracegen.formats import lzf
 from tracegen.formats.column import WORKERS, ColumnReader
 from tracegen.formats.ending import cut_short
-from uarch.instructions import LAST, Chunk
+from uarch.instructions import LAST, Chunk, StaticInstructions
 
 FORMAT = "perfvec-trace"
 VERSION = 1
@@ -350,8 +352,8 @@ class Trace(H5Reader):
     """A trace file, open for reading; a context manager.
 
     Attributes: `path`, `isa`, `program`, `command` (list), `source`, `digest`, `address` u64 [S], `code` u8 [S, 16],
-    `ended_by` (the signal that ended the program; empty where none is known to have). `len()` is the number of
-    executed instructions.
+    `static` (the distinct instructions, decoded when first asked for), `ended_by` (the signal that ended the program;
+    empty where none is known to have). `len()` is the number of executed instructions.
 
     What is safe when: opening compares a file that TraceWriter made with its seal (support/seal.py), so that damage
     is found before anything is read; in any file it checks the datasets' types and lengths, that the file can hold
@@ -386,6 +388,11 @@ class Trace(H5Reader):
         if np.any(self.address[1:] <= self.address[:-1]):
             raise InputError(f"{self.path}: static/address is not strictly ascending")
 
+    @cached_property
+    def static(self) -> StaticInstructions:
+        """The distinct instructions, decoded once."""
+        return decode(self.address, self.code, self.isa)
+
     def _events(self, file: h5py.File, names: dict[str, str]) -> list[h5py.Dataset]:
         """The columns of events that only some traces have; none where there are none."""
         told = names if any(name in file for name in names) else {}
@@ -417,7 +424,7 @@ class Trace(H5Reader):
         """Function symbols (address [F], size [F], names), empty where the trace has none."""
         if "symbols" not in self._file:
             return np.empty(0, np.uint64), np.empty(0, np.uint64), []
-        address, size = (self._whole(f"symbols/{name}", "<u8") for name in ("address", "size"))
+        address, size = (read_whole(self._file, f"symbols/{name}", "<u8") for name in ("address", "size"))
         names = read_strings(self._file, "symbols/name")
         if not len(address) == len(size) == len(names) or np.any(address[1:] < address[:-1]):
             raise InputError(f"{self.path}: symbols differ in length or are not in order; the file is damaged")
@@ -427,17 +434,14 @@ class Trace(H5Reader):
         """Source lines (address [L] of static instructions, file [L], line [L], files), empty where none is known."""
         if "lines" not in self._file:
             return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint32), []
-        address = self._whole("lines/address", "<u8")
-        file, line = (self._whole(f"lines/{name}", "<u4") for name in ("file", "line"))
+        address = read_whole(self._file, "lines/address", "<u8")
+        file, line = (read_whole(self._file, f"lines/{name}", "<u4") for name in ("file", "line"))
         files = read_strings(self._file, "lines/files")
         if not len(address) == len(file) == len(line) or np.any(address[1:] <= address[:-1]):
             raise InputError(f"{self.path}: lines differ in length or are not in order; the file is damaged")
         if file.max(initial=0) >= max(len(files), 1):
             raise InputError(f"{self.path}: lines/file names more than the {len(files)} of lines/files")
         return address, file, line, files
-
-    def _whole(self, name: str, dtype: str) -> NDArray[Any]:
-        return read_slice(read_dataset(self._file, name, dtype), slice(None))
 
     def chunks(self, size: int = CHUNK, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         """Instructions [start, stop) in chunks of `size`, each with its accesses; memory is bounded by `size`."""

@@ -10,6 +10,8 @@ import numpy as np
 from capstone import arm64_const, x86_const
 from numpy.typing import NDArray
 
+from tracegen.decode.disassembler import disassembler
+
 _X86_STACK = 8
 _ARM_REGISTER = {"w": 4, "x": 8, "b": 1, "h": 2, "s": 4, "d": 8, "q": 16, "v": 16, "z": 16, "p": 2}
 _ARM_PAIR = re.compile(r"(ld|st)(n|x|ax|lx)?p|casp")
@@ -74,20 +76,14 @@ def _riscv64(instruction: capstone.CsInsn) -> int:
     return _MEMORY_BYTES[found.group(1)] if found else 8
 
 
-_ISAS: dict[str, tuple[int, int, Callable[[capstone.CsInsn], int]]] = {
-    "x86-64": (capstone.CS_ARCH_X86, capstone.CS_MODE_64, _x86),
-    "aarch64": (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM, _aarch64),
-    "riscv64": (capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC, _riscv64),
-}
+_RULES: dict[str, Callable[[capstone.CsInsn], int]] = {"x86-64": _x86, "aarch64": _aarch64, "riscv64": _riscv64}
 
 
 def access_bytes(code: NDArray[np.uint8], isa: str) -> NDArray[np.int64]:
     """[S] bytes that one execution of each of `code` u8 [S, 16] reads, or writes, where it accesses memory at all: of a
     repeated string instruction those of one repetition.
     """
-    architecture, mode, rule = _ISAS[isa]
-    engine = capstone.Cs(architecture, mode)
-    engine.detail = True
+    engine, rule = disassembler(isa), _RULES[isa]
     result = np.full(len(code), 8, np.int64)
     for row, raw in enumerate(code):
         instruction = next(engine.disasm(raw.tobytes(), 0, 1), None)

@@ -34,7 +34,6 @@ from tqdm import tqdm
 
 from support.errors import InputError
 from support.files import atomic_path, require_writable
-from tracegen.decode import decode
 from tracegen.formats.latency import LatencyFile, LatencyWriter
 from tracegen.formats.trace import Trace
 from tracegen.gem5.reader import Reader
@@ -42,7 +41,8 @@ from tracegen.gem5.source import Gem5Run, Source, read_facts
 from uarch.configuration import Machine
 from uarch.gem5.config import RunSettings
 from uarch.gem5.script import gem5_script
-from uarch.gem5.table import as_simulated, digest, period_ps
+from uarch.gem5.simulated import as_simulated, digest
+from uarch.gem5.table import period_ps
 from uarch.instructions import Flag
 
 FLAGS = "ExecAll,O3PipeView"
@@ -115,7 +115,7 @@ def _lead(trace: Trace, first: int) -> tuple[int, int]:
     """Return the instruction at or shortly before `first` to fast-forward to, and how many instructions gem5 is
     told. Its atomic core does not count system calls, and stops one instruction after the last that it was told.
     """
-    calls = decode(trace.address, trace.code, trace.isa).flags & np.uint16(Flag.SYSCALL) != 0
+    calls = trace.static.flags & np.uint16(Flag.SYSCALL) != 0
     counted, last = 0, -1
     for chunk in trace.chunks(stop=first - 1):
         others = np.flatnonzero(~calls[chunk.static_id])

@@ -229,9 +229,7 @@ class Reader:
         size = self._bytes[static]
         # One instruction's bytes are spread over the accesses that it makes (two of 8 for one of 16).
         size = np.where(self._string[static], size, shares(size, instruction * 2 + is_store))
-        none = np.empty(0, np.uint32)
-        self._writer.append(
-            none,
+        self._writer.append_accesses(
             instruction.astype(np.uint64),
             np.ascontiguousarray(rows["address"]).view(np.uint64),
             np.where(size > 255, 0, size).astype(np.uint8),
@@ -444,9 +442,8 @@ def import_gem5(
                 checked = check(reader, run)
                 address, code = reader.static()
                 writer.static(address, code)
-                none64, none8 = np.empty(0, np.uint64), np.empty(0, np.uint8)
                 for chunk in reader.instructions():
-                    writer.append(chunk, none64, none64, none8, none8)
+                    writer.append_static_ids(chunk)
                 symbols = reader.symbols(address)
                 writer.symbols(symbols.address, symbols.size, symbols.name)
             warmed = int(run.facts.get("warmup", 0)) if warmup is None else warmup

@@ -19,6 +19,7 @@ from uarch.configuration import Machine, machine_from_dict
 from uarch.gem5.config import RunSettings, machine_from_config, read_config, simulation_from_config
 
 TEXTS = ("trace.out.gz", "trace.out")
+_OTHERS = ("config.json", "stats.txt", "run.json")
 BLOCK = 1 << 22
 _PATIENCE = 60  # seconds for gem5 to write its configuration
 _RUN_KEYS = {
@@ -74,16 +75,21 @@ def find_source(paths: Sequence[Path]) -> Source:
     text: Path | None = None
     others: dict[str, Path] = {}
     stdin = False
+
+    def add_beside(folder: Path) -> None:
+        """Add gem5's own files; stats.txt may come when gem5 ends."""
+        for name in _OTHERS:
+            if (folder / name).exists() or name == "stats.txt":
+                others.setdefault(name, folder / name)
+
     for path in paths:
         if str(path) == "-":
             stdin = True
         elif path.is_dir():
             found = next((path / name for name in TEXTS if (path / name).exists()), None)
             text = found or text
-            for name in ("config.json", "stats.txt", "run.json"):
-                if (path / name).exists() or name == "stats.txt":
-                    others.setdefault(name, path / name)
-        elif path.name in ("config.json", "stats.txt", "run.json"):
+            add_beside(path)
+        elif path.name in _OTHERS:
             others[path.name] = path
         elif not path.exists():
             raise InputError(f"{path}: no such file or folder")
@@ -95,9 +101,7 @@ def find_source(paths: Sequence[Path]) -> Source:
             "--debug-file=trace.out.gz, or name the file"
         )
     if "config.json" not in others and text is not None and (text.parent / "config.json").exists():
-        for name in ("config.json", "stats.txt", "run.json"):
-            if (text.parent / name).exists() or name == "stats.txt":
-                others.setdefault(name, text.parent / name)
+        add_beside(text.parent)
     pipe = _wait_for_gem5(text, others) if text is not None and text.is_fifo() else None
     if "config.json" not in others:
         raise InputError(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.errors import InputError
-from support.files import damage_in, open_h5, read_dataset, read_slice, read_text_attribute, sealed_h5
+from support.files import damage_in, open_h5, read_text_attribute, read_whole, sealed_h5
 from tracegen.decode import ISAS, with_native
 from tracegen.formats.trace import MOST_STEPS
 from tracegen.live_points import _core
@@ -238,22 +238,22 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
             raise InputError(f"{path}: unknown isa {attributes['isa']!r}; one of {', '.join(ISAS)}")
         static = _static(file, attributes["isa"])
         origins = Origins.load(file, len(static))
-        pieces = Pieces(**{name: _whole(file, f"pieces/{name}", dtype) for name, dtype in _PIECES.items()})
+        pieces = Pieces(**{name: read_whole(file, f"pieces/{name}", dtype) for name, dtype in _PIECES.items()})
         sample = Sample(
             **{
-                name: _whole(file, f"sample/{name}", dtype, 2 if name == "signature" else 1)
+                name: read_whole(file, f"sample/{name}", dtype, 2 if name == "signature" else 1)
                 for name, dtype in _SAMPLE.items()
             }
         )
         calls = SystemCallCounts(
-            **{name: _whole(file, f"system_calls/{name}", dtype) for name, dtype in _CALLS.items()}
+            **{name: read_whole(file, f"system_calls/{name}", dtype) for name, dtype in _CALLS.items()}
         )
         divisions = NO_STEPS
         if "divisions" in file:
             divisions = DivisionSteps(
-                **{name: _whole(file, f"divisions/{name}", dtype) for name, dtype in _DIVISIONS.items()}
+                **{name: read_whole(file, f"divisions/{name}", dtype) for name, dtype in _DIVISIONS.items()}
             )
-        vector = _whole(file, "vector", "u1").tobytes() if "vector" in file else b""
+        vector = read_whole(file, "vector", "u1").tobytes() if "vector" in file else b""
     static = with_native(static, origins.code)
     points = LivePoints(
         **attributes,
@@ -271,10 +271,6 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
     return points
 
 
-def _whole(file: h5py.File, name: str, dtype: str, dimensions: int = 1) -> NDArray[Any]:
-    return read_slice(read_dataset(file, name, dtype, dimensions), slice(None))
-
-
 def _static(file: h5py.File, isa: str) -> StaticInstructions:
     columns: dict[str, Any] = {}
     size: int | None = None
@@ -282,7 +278,9 @@ def _static(file: h5py.File, isa: str) -> StaticInstructions:
         if field.name in ("isa", "native") or (field.default is None and f"static/{field.name}" not in file):
             continue
         dtype = {"address": "<u8", "flags": "<u2", "vector_unit": "|b1", "float_move": "|b1"}
-        column = _whole(file, f"static/{field.name}", dtype.get(field.name, "u1"), 2 if field.name in _WIDTHS else 1)
+        column = read_whole(
+            file, f"static/{field.name}", dtype.get(field.name, "u1"), 2 if field.name in _WIDTHS else 1
+        )
         size = len(column) if size is None else size
         width = _WIDTHS.get(field.name)
         if len(column) != size or (width is not None and column.shape[1] != width):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from support.errors import InputError
-from support.files import read_dataset, read_slice, read_strings, write_strings
+from support.files import read_strings, read_whole, write_strings
 
 Symbols = tuple[NDArray[np.uint64], NDArray[np.uint64], Sequence[str]]
 Lines = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint32], Sequence[str]]
@@ -49,14 +49,12 @@ class Origins:
     @classmethod
     def load(cls, file: h5py.File, size: int) -> Origins:
         """Read them, of so many static instructions. Raises InputError where they do not fit together."""
-        code = read_slice(read_dataset(file, "static/code", "u1", 2), slice(None))
+        code = read_whole(file, "static/code", "u1", 2)
         if code.shape != (size, 16):
             raise InputError(f"{file.filename}: static/code is not of the static instructions; the file is damaged")
-        tables = []
+        tables: list[Any] = []
         for group, columns in _TABLES.items():
-            arrays = [
-                read_slice(read_dataset(file, f"{group}/{name}", dtype), slice(None)) for name, dtype in columns.items()
-            ]
+            arrays = [read_whole(file, f"{group}/{name}", dtype) for name, dtype in columns.items()]
             names = read_strings(file, _NAMES[group])
             address = arrays[0]
             if len({len(array) for array in arrays}) != 1 or np.any(address[1:] < address[:-1]):

@@ -15,7 +15,6 @@ import numpy as np
 from tqdm import tqdm
 
 from support.errors import InputError
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.live_points import LEAST_UNITS, UNITS, _core
 from tracegen.live_points.divisions import DivisionCounter, DivisionSteps
@@ -63,7 +62,7 @@ def of_trace(
     Raises InputError for a bad trace, too few units, or a run of less than two units.
     """
     with Trace(trace) as opened:
-        instructions = decode(opened.address, opened.code, opened.isa)
+        instructions = opened.static
         total = len(opened) if max_instructions is None else min(max_instructions, len(opened))
         recorder, calls, divisions = _recorder(units, seed), SystemCallCounter(), DivisionCounter()
         _pass(
@@ -140,7 +139,18 @@ def mixed(seed: int) -> int:
     return int(np.random.SeedSequence([seed, 0]).generate_state(1, np.uint64)[0])
 
 
-def grow(recorder: _core.Recorder, instructions: StaticInstructions) -> None:
+def observe_chunk(
+    recorder: _core.Recorder, divisions: DivisionCounter, instructions: StaticInstructions, chunk: Chunk
+) -> None:
+    """Record the next chunk and its divisions; `instructions` are those known by then, the ones so far the first."""
+    _grow(recorder, instructions)
+    divisions.add(chunk)
+    recorder.observe(
+        chunk.static_id, chunk.next_static_id, chunk.access_offset, chunk.address, chunk.size, chunk.is_store
+    )
+
+
+def _grow(recorder: _core.Recorder, instructions: StaticInstructions) -> None:
     """Tell the recorder of static instructions, of which those that it has are the first."""
     if recorder.statics == len(instructions):
         return
@@ -168,12 +178,8 @@ def _pass(
     """Record each chunk, with the instructions known by then, in a thread while the next ones are read."""
 
     def record(instructions: StaticInstructions, chunk: Chunk) -> None:
-        grow(recorder, instructions)
+        observe_chunk(recorder, divisions, instructions, chunk)
         calls.add(instructions, chunk)
-        divisions.add(chunk)
-        recorder.observe(
-            chunk.static_id, chunk.next_static_id, chunk.access_offset, chunk.address, chunk.size, chunk.is_store
-        )
 
     waiting: deque[Future[None]] = deque()
     with (

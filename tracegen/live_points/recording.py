@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tracegen.live_points import _core
 from tracegen.live_points.divisions import DivisionCounter, DivisionSteps
 from tracegen.live_points.live_points import Pieces
-from tracegen.live_points.record import AHEAD, grow, mixed
+from tracegen.live_points.record import AHEAD, mixed, observe_chunk
 from uarch.instructions import Chunk, StaticInstructions
 
 BRANCHES = 1 << 14  # before a unit, at most
@@ -45,17 +45,12 @@ class Recording:
         """The next chunk (without gaps)."""
         if len(self._waiting) == AHEAD:
             self._waiting.popleft().result()
-        self._waiting.append(self._thread.submit(self._record, self._instructions, chunk))
+        self._waiting.append(
+            self._thread.submit(observe_chunk, self._recorder, self._divisions, self._instructions, chunk)
+        )
         self._last.append(chunk)
         while sum(map(len, self._last[1:])) >= 2 * _core.UNIT:
             del self._last[0]
-
-    def _record(self, instructions: StaticInstructions, chunk: Chunk) -> None:
-        grow(self._recorder, instructions)
-        self._divisions.add(chunk)
-        self._recorder.observe(
-            chunk.static_id, chunk.next_static_id, chunk.access_offset, chunk.address, chunk.size, chunk.is_store
-        )
 
     def finish(self, units: NDArray[np.int64]) -> Pieces:
         """Return the pieces of these units, ascending, all of which it has. It then has nothing but the run's end."""

@@ -54,7 +54,6 @@ class Sample:
         # no other has no residual from slopes that go through it.
         leverage = inner * np.einsum("np,pn->n", x, np.linalg.solve(gram, x.T))
         grown = (values - (x @ slopes).T) * (self.weight / inner / np.maximum(1 - leverage, _LEAST_LEFT))
-        variance = np.zeros(len(values))
         mean, own = np.empty((len(values), len(count))), np.empty((len(values), len(count)))
         for h in range(len(count)):
             here = self.stratum == h

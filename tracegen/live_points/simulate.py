@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.errors import InputError
+from support.processors import processors
 from tracegen.live_points.live_points import UNIT, LivePoints
 from uarch.configuration import BranchPredictor, InOrderPipeline, Machine
 from uarch.constraints import GEM5
 from uarch.instructions import Flag
 from uarch.timing import _core
 from uarch.timing.simulation import Simulation, new_stack
-from uarch.timing.simulations import processors
 from uarch.timing.stack import CAUSES
 
 MOST_KIB = 1 << 19  # of a cache: as many lines as are remembered of a run

@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 from support.jit import compiled, kernel
 from uarch.instructions import LAST, Flag, StaticInstructions
 
-LOCAL_HISTORY = 10  # outcomes
-GLOBAL_HISTORY = 14
+_LOCAL_MASK = np.uint32((1 << 10) - 1)  # of so many outcomes
+_GLOBAL_MASK = np.uint64((1 << 14) - 1)
 TABLE_BITS = 18
 _LIMIT = 512  # counts are halved here, so that a context follows a change of behaviour
 _PAIRS = (_LIMIT + 1) * (_LIMIT + 2) // 2  # pairs of counts that can be
 _RAS = 64  # return addresses remembered
 _CONDITIONAL, _INDIRECT = int(Flag.CONDITIONAL), int(Flag.INDIRECT)
 _BRANCH, _CALL, _RETURN = int(Flag.BRANCH), int(Flag.CALL), int(Flag.RETURN)
-_HISTORY, _TOP, _LOCAL_MASK, _GLOBAL_MASK = range(4)
+_HISTORY, _TOP = range(2)
 
 # Bits of the target column.
 TAKEN, SAME_TARGET, HISTORY_TARGET, RETURN_KNOWN = 1, 2, 4, 8
@@ -44,7 +44,7 @@ NO_COLUMN = -1
 class BranchState(NamedTuple):
     """Counts and histories after the branches seen so far."""
 
-    scalars: NDArray[np.uint64]  # global history, top of the return stack, masks of the histories' lengths
+    scalars: NDArray[np.uint64]  # global history, top of the return stack
     local_history: NDArray[np.uint32]  # [S]
     bias: NDArray[np.uint16]  # [S, 2] not taken, taken
     local: NDArray[np.uint16]  # [2^18, 2]
@@ -54,15 +54,11 @@ class BranchState(NamedTuple):
     returns: NDArray[np.uint64]  # return addresses
 
 
-def initial_state(
-    instructions: int, local_history: int = LOCAL_HISTORY, global_history: int = GLOBAL_HISTORY
-) -> BranchState:
-    """No branch seen; `instructions` is the number of static instructions, the histories' lengths are at most 32
-    (local) and 63 (global) outcomes.
-    """
+def initial_state(instructions: int) -> BranchState:
+    """No branch seen; `instructions` is the number of static instructions."""
     size = 1 << TABLE_BITS
     return BranchState(
-        scalars=np.array([0, 0, (1 << local_history) - 1, (1 << global_history) - 1], np.uint64),
+        scalars=np.zeros(2, np.uint64),
         local_history=np.zeros(instructions, np.uint32),
         bias=np.zeros((instructions, 2), np.uint16),
         local=np.zeros((size, 2), np.uint16),
@@ -155,7 +151,6 @@ def observe(
     """
     scalars = state.scalars
     history, top = scalars[_HISTORY], scalars[_TOP]
-    local_mask, global_mask = np.uint32(scalars[_LOCAL_MASK]), scalars[_GLOBAL_MASK]
     ras = np.uint64(_RAS)
     bias_column, local_column, global_column = columns
     for place in range(len(places)):
@@ -174,8 +169,8 @@ def observe(
                 out[index, bias_column] = codes[outcome, _learn(state.bias, np.int64(here), outcome)]
             out[index, local_column] = codes[outcome, _learn(state.local, _context(site, np.uint64(own)), outcome)]
             out[index, global_column] = codes[outcome, _learn(state.globally, _context(site, history), outcome)]
-            state.local_history[here] = ((own << np.uint32(1)) | np.uint32(outcome)) & local_mask
-            history = ((history << np.uint64(1)) | np.uint64(outcome)) & global_mask
+            state.local_history[here] = ((own << np.uint32(1)) | np.uint32(outcome)) & _LOCAL_MASK
+            history = ((history << np.uint64(1)) | np.uint64(outcome)) & _GLOBAL_MASK
         if target_column == NO_COLUMN:
             continue
         if outcome:

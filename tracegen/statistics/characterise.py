@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from support.jit import compiled, kernel
-from tracegen.decode import decode
+from tracegen.control_flow.straight_line import LINE_BITS, lines_of
 from tracegen.formats.trace import Trace
-from tracegen.statistics.branch_entropy import goes_elsewhere, sites_of
 from tracegen.statistics.history_entropy import KINDS, HistoryEntropy
 from tracegen.statistics.stack_distance import StackDistance, StackState, has_room, prefetch_line, touch
 from uarch.instructions import (
@@ -34,9 +33,9 @@ from uarch.instructions import (
     Flag,
     Operation,
     StaticInstructions,
+    taken,
 )
 
-LINE_BITS = 6  # 64-byte lines
 PAGE_BITS = 12
 LENGTHS = (0, 2, 4, 8, 12, 16)  # outcomes of branch history
 WINDOW_SIZES = (16, 32, 64, 128, 256, 512)  # instructions in flight
@@ -231,10 +230,8 @@ class Characteriser:
     ) -> None:
         self._instructions = instructions
         count = len(instructions)
-        ends = instructions.address + instructions.length - np.uint64(1)
-        self._lines = np.ascontiguousarray(np.stack([instructions.address, ends], axis=1) >> np.uint64(LINE_BITS))
+        self._lines = lines_of(instructions)
         self._rows = np.concatenate([instructions.sources, instructions.destinations], axis=1)
-        self._sites = sites_of(instructions)
         self._executed = np.zeros(count, np.int64)
         self._taken = np.zeros(count, np.int64)
         self._accesses = np.zeros(2, np.int64)
@@ -264,10 +261,10 @@ class Characteriser:
         self._accesses += np.bincount(part.is_store, minlength=2)
         conditional = np.flatnonzero((self._instructions.flags[static_id] & _CONDITIONAL) != 0)
         site = static_id[conditional]
-        taken = _outcomes(self._sites, site, part.next_static_id[conditional])
-        self._taken += np.bincount(site[taken != 0], minlength=len(self._taken))
+        outcome = taken(self._instructions, site, part.next_static_id[conditional])
+        self._taken += np.bincount(site[outcome != 0], minlength=len(self._taken))
         for entropy in self._entropies:
-            entropy.observe(site, taken)
+            entropy.observe(site, outcome)
         fetched, lines, pages = self._stacks.values()
         done = 0
         while done < len(static_id):
@@ -318,9 +315,9 @@ class Characteriser:
                 done = _touches(self._stacks[name].reserve(1), np.ascontiguousarray(touched), done)
         conditional = (self._instructions.flags[branch] & _CONDITIONAL) != 0
         site = branch[conditional]
-        taken = _outcomes(self._sites, site, following[conditional])
+        outcome = taken(self._instructions, site, following[conditional])
         for entropy in self._entropies:
-            entropy.observe(site, taken)
+            entropy.observe(site, outcome)
 
     def counts(self) -> Counts:
         """Return a copy of the counts so far."""
@@ -376,18 +373,6 @@ class Characteriser:
         }
 
 
-@kernel
-def _follow(sites: Any, site: NDArray[np.uint32], following: NDArray[np.uint32], taken: NDArray[np.uint8]) -> None:
-    for index in range(len(site)):
-        taken[index] = goes_elsewhere(sites, site[index], following[index])
-
-
-def _outcomes(sites: Any, site: NDArray[np.uint32], following: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    taken = np.empty(len(site), np.uint8)
-    _follow(sites, site, following, taken)
-    return taken
-
-
 def _last_used(bins: NDArray[np.int64]) -> int:
     used = np.flatnonzero(bins[:_COLD])
     return int(used[-1]) if len(used) else 0
@@ -421,7 +406,7 @@ def characterise(
         with Trace(trace) as opened:
             return characterise(opened, max_instructions=max_instructions, progress=progress)
     total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
-    counts = Characteriser(decode(trace.address, trace.code, trace.isa))
+    counts = Characteriser(trace.static)
     with tqdm(
         total=total,
         unit="instr",

@@ -9,7 +9,6 @@ for 8 (`benchmarks/libraries.py`, 2026-11-25, processor time, two cores of an AM
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.jit import cached
+from support.processors import processors
 
 _ROUNDS = 100  # SimPoint's default
 _FIT = 20_000  # points that the centres are fitted to; all others are assigned to them (SimPoint 3.0 samples too)
@@ -98,7 +98,7 @@ def kmeans(points: NDArray[np.float32], k: int, *, seed: int = 0, starts: int = 
         fitted = points[np.sort(random.choice(len(points), _FIT, replace=False))]
     begun = [_start(fitted, k, random) for _ in range(starts)]
     label, distance = np.full(len(points), -1, np.int32), np.empty(len(points))
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+    with ThreadPoolExecutor(processors()) as threads:
         centre = min(threads.map(lambda start: _fit(fitted, start), begun), key=lambda found: found[1])[0]
         parts = [slice(begin, begin + _FIT) for begin in range(0, len(points), _FIT)]
         list(threads.map(lambda part: _assign(points[part], centre, label[part], distance[part]), parts))

@@ -10,7 +10,6 @@ import numpy as np
 from tqdm import tqdm
 
 from support.errors import InputError
-from tracegen.decode import decode
 from tracegen.formats.trace import Trace
 from tracegen.suite.workloads import catalogue
 from uarch.instructions import Flag
@@ -38,7 +37,7 @@ def _name(path: Path) -> str:
 
 def _row(path: Path, group: str) -> dict[str, Any]:
     with Trace(path) as trace:
-        flags = decode(trace.address, trace.code, trace.isa).flags
+        flags = trace.static.flags
         branches = stores = 0
         lines = np.empty(0, np.uint64)
         for chunk in trace.chunks():

@@ -16,13 +16,13 @@ from tracegen.suite.workloads import select
 
 
 def time_workloads(
-    names: Sequence[str], inputs: Path, *, set_name: str | None = None, repeats: int = 11, progress: bool = True
+    names: Sequence[str], inputs: Path, *, repeats: int = 11, progress: bool = True
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """A row a workload: `program`, `seconds` (median of user mode), `uncertainty` (its standard error), `least`,
     `most`, `system` (median, kernel mode), `repeats`; and why others have none. Raises InputError for an unknown name.
     """
     rows, failures = [], {}
-    for workload in tqdm(select(names, set_name), desc="time", unit="program", disable=None if progress else True):
+    for workload in tqdm(select(names), desc="time", unit="program", disable=None if progress else True):
         with tempfile.TemporaryDirectory(prefix="perfvec-") as scratch:
             try:
                 command, stdin = workload.prepare(inputs, Path(scratch))

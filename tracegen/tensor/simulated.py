@@ -162,7 +162,6 @@ def simulated_seconds(
 
     Raises TooLong where one call executes more than `max_instructions`, InputError where the program fails.
     """
-    from tracegen.decode import decode
     from tracegen.formats.trace import Trace
     from tracegen.qemu import Execution, trace
     from tracegen.qemu.region import Region, parse_place
@@ -185,7 +184,7 @@ def simulated_seconds(
             how = f"signal {result.signal}" if result.exit_status is None else f"status {result.exit_status}"
             raise InputError(f"the program ended with {how}")
         with Trace(path) as opened:
-            instructions = decode(opened.address, opened.code, opened.isa)
+            instructions = opened.static
             simulations = Simulations(list(machines.values()), instructions)  # a core measures: no threads
             second = second_call(opened)
             for chunk in opened.chunks(stop=second):

@@ -5,7 +5,6 @@ Nothing is measured meanwhile, so that the measuring core simulates too.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from multiprocessing.connection import wait
 
 from tqdm import tqdm
 
+from support.processors import processors
 from tracegen.tensor import work
 from tracegen.tensor.journal import RUN_FAILED, TIMEOUT, TOO_LONG, Journal, Record, compared
 from tracegen.tensor.plan import Plan
@@ -54,7 +54,7 @@ class Simulations:
             return
         records = sum(len(job.machines) for job in jobs)
         workers = [builder]
-        if len(os.sched_getaffinity(0)) > 1:
+        if processors() > 1:
             workers.append(Worker(work.build, self.plan.cpu))
         busy: dict[Worker, _Simulation] = {}
         with tqdm(total=records, desc="simulate", unit=" records", disable=None if self.progress else True) as bar:

@@ -17,8 +17,9 @@ from typing import Any
 from support.errors import InputError
 from support.text import show
 from uarch.configuration import Machine, field_names, get_field, machine_from_dict
-from uarch.constraints import LRU, RULES, dram_models
+from uarch.constraints import LRU, NO_PREDICTOR, RULES, dram_models
 from uarch.gem5.objects import Configuration
+from uarch.gem5.simulated import as_read_back
 from uarch.gem5.table import (
     CACHE,
     CACHE_DEFAULT,
@@ -45,7 +46,6 @@ from uarch.gem5.table import (
     TLB_ENTRIES,
     UNITS,
     Unit,
-    as_read_back,
     bandwidth_gbs,
     frequency_ghz,
     response_latency,
@@ -53,7 +53,6 @@ from uarch.gem5.table import (
 
 _CACHES = ("Cache", "NoncoherentCache")
 _MEMORIES = ("SimpleMemory", "MemCtrl", "HBMCtrl", "HeteroMemCtrl", "DRAMsim3", "DRAMSim2")
-_NO_PREDICTOR = {"kind": "none", "entries": 0, "btb_entries": 0, "ras_entries": 0}
 
 
 def import_config(
@@ -352,7 +351,7 @@ class _Reader(Configuration):
         if core == "in-order" and (item is None or self.isa == "x86-64"):
             what = f"{item['type']} is there, but " if item is not None and "type" in item else ""
             self.note("branch_predictor = none", f"{what}gem5's MinorCPU consults no predictor for X86")
-            return dict(_NO_PREDICTOR)
+            return dict(NO_PREDICTOR)
         if item is None:
             raise InputError(f"{cpu['path']}.branchPred is missing; an out-of-order core needs a predictor")
         values: dict[str, Any] = {}

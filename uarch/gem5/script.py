@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from uarch.configuration import Cache, Machine, SimpleMemory
 from uarch.constraints import LRU
+from uarch.gem5.simulated import as_simulated, digest, predicts
 from uarch.gem5.table import (
     CACHE,
     CACHE_SET,
@@ -31,12 +32,9 @@ from uarch.gem5.table import (
     REPLACEMENT_POLICIES,
     UNITS,
     Unit,
-    as_simulated,
     communication_size,
-    digest,
     period_ps,
     predictor_of,
-    predicts,
     response_latency,
 )
 
@@ -45,7 +43,7 @@ _WIDTH = 116
 
 def gem5_script(machine: Machine, isa: str = "x86-64") -> str:
     """The script's text for programs of `isa` (`x86-64`, `aarch64`, `riscv64`). Its head names the machine, its digest
-    and what stock gem5 does otherwise (`table.as_simulated`). Raises InputError.
+    and what stock gem5 does otherwise (`simulated.as_simulated`). Raises InputError.
     """
     simulated, notes = as_simulated(machine, isa)
     prefix = ISAS[isa].prefix

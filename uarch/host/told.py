@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from support.errors import InputError
+from support.processors import processors
 
 _LEVELS = {("1", "Instruction"): "l1i", ("1", "Data"): "l1d", ("2", "Unified"): "l2", ("3", "Unified"): "l3"}
 _UNITS = {"K": 1, "M": 1024, "G": 1 << 20}
@@ -65,7 +65,7 @@ def told(root: Path = Path("/")) -> Told:
         features,
         numbers,
         "hypervisor" in features,
-        len(os.sched_getaffinity(0)),
+        processors(),
     )
 
 

@@ -6,38 +6,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uarch.configuration import Machine
-from uarch.instructions import NO_REGISTER, REGISTERS, VECTOR_REGISTERS, X87_REGISTER, NativeInstructions, Operation
+from uarch.instructions import VECTOR_REGISTERS, X87_REGISTER, NativeInstructions, Operation
 from uarch.timing.shared_rows import SharedRows, shared_rows
 from uarch.timing.static import (
-    ADDRESS_COUNT,
-    AFTER,
-    BASE_UPDATES,
     BEFORE,
     CHAINED,
-    COLUMNS,
     COMPUTES,
-    DESTINATION_COUNT,
-    DESTINATIONS,
-    DESTINATIONS_AT,
     DIVIDER,
-    EXECUTION,
-    FLAGS,
     FP_ADD,
     FP_DESTINATIONS,
     FP_MUL,
     INT_DESTINATIONS,
     LATENCY,
-    LENGTH,
     MICRO_OPERATIONS,
     NOT_DIVIDER,
     SIMD,
-    SOURCE_COUNT,
-    SOURCES,
-    SOURCES_AT,
     UNIT,
     Rows,
-    base_updates,
-    execution,
+    common_rows,
     unit_table,
 )
 
@@ -103,27 +89,12 @@ def _shared(native: NativeInstructions) -> SharedRows:
     something is computed.
     """
     instructions = native.instructions
-    rows = np.zeros((len(instructions), COLUMNS), np.int16)
-    rows[:, AFTER] = instructions.cycles_after
+    operations, computes = instructions.operation, instructions.compute_operations
+    sources, destinations = instructions.sources, instructions.destinations
+    rows = common_rows(instructions, operations, computes, sources, destinations)
     rows[:, CHAINED] = native.traits
     rows[:, MICRO_OPERATIONS] = instructions.micro_operations
-    rows[:, COMPUTES] = instructions.compute_operations
-    rows[:, FLAGS] = instructions.flags.view(np.int16)
-    rows[:, LENGTH] = instructions.length
-    columns = np.array([execution(operation) for operation in range(256)], np.int16)
-    rows[:, EXECUTION] = columns[instructions.operation]
-    sources, destinations = instructions.sources, instructions.destinations
-    rows[:, SOURCE_COUNT] = (sources != NO_REGISTER).sum(axis=1)
-    rows[:, ADDRESS_COUNT] = instructions.address_sources
-    rows[:, DESTINATION_COUNT] = (destinations != NO_REGISTER).sum(axis=1)
-    rows[:, SOURCES_AT : SOURCES_AT + SOURCES] = np.where(sources == NO_REGISTER, REGISTERS, sources)
-    rows[:, DESTINATIONS_AT : DESTINATIONS_AT + DESTINATIONS] = np.where(
-        destinations == NO_REGISTER, REGISTERS, destinations
-    )
-    rows[:, BASE_UPDATES] = base_updates(instructions, rows[:, COMPUTES] > 0)
     vector = (destinations >= VECTOR_REGISTERS) & (destinations < 2 * VECTOR_REGISTERS)
     rows[:, INT_DESTINATIONS] = (destinations < VECTOR_REGISTERS).sum(axis=1)
     rows[:, FP_DESTINATIONS] = (vector | (destinations == X87_REGISTER)).sum(axis=1)
-    return SharedRows.of(
-        rows, instructions.operation, instructions.float_move, native.latency, instructions.compute_operations > 0
-    )
+    return SharedRows.of(rows, operations, instructions.float_move, native.latency, computes > 0)

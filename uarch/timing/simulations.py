@@ -5,7 +5,6 @@ The core runs without Python's lock, so threads are as good as processes here, a
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
+from support.processors import processors
 from uarch.configuration import Machine
 from uarch.instructions import Chunk, StaticInstructions
 from uarch.timing.simulation import Simulation
@@ -88,8 +88,3 @@ def simulated_cycles(
         for chunk in chunks:
             simulations.run(chunk)
         return np.array([simulation.counters["cycles"] for simulation in simulations.each])
-
-
-def processors() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0))

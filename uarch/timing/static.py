@@ -106,25 +106,11 @@ def static_rows(machine: Machine, instructions: StaticInstructions) -> Rows:
 def _shared(instructions: StaticInstructions) -> SharedRows:
     """Rows without what a machine fills in; kinds by operation, move of floating-point units or not, and steps."""
     instructions = _through_temporary(instructions)
-    rows = np.zeros((len(instructions), COLUMNS), np.int16)
     flags, operations = instructions.flags, instructions.operation
     for scalar, vector in _VECTOR_FORMS.items():
         operations = np.where(instructions.vector_unit & (operations == scalar), np.uint8(vector), operations)
     divides = operations == Operation.INT_DIV
     steps = np.where(divides, np.maximum(instructions.compute_operations, 1), 1).astype(np.int64)
-    rows[:, COMPUTES] = np.where(divides, 1, instructions.compute_operations)
-    rows[:, BEFORE], rows[:, AFTER] = instructions.cycles_before, instructions.cycles_after
-    rows[:, CHAINED] = instructions.chained
-    if instructions.interruption is not None:
-        rows[:, INTERRUPTION] = instructions.interruption
-    if instructions.isa == "x86-64":  # gem5's microcode of a divide is three steps and rounds of four
-        rows[divides, INTERRUPTION] = np.maximum((steps[divides] - 3) // 4, 1) + DIVIDES
-    if instructions.temporary is not None:
-        rows[:, INTERRUPTION] += instructions.temporary.astype(np.int16) << 8  # a field of its own, of a byte
-    rows[:, EXECUTION] = np.array([execution(operation) for operation in range(256)], np.int16)[operations]
-    rows[:, MICRO_OPERATIONS] = np.maximum(instructions.micro_operations, 1)
-    rows[:, FLAGS] = flags.view(np.int16)
-    rows[:, LENGTH] = instructions.length
     sources, destinations = _flags_as_gem5(instructions.sources, instructions.destinations)
     if instructions.merges_flags is not None:
         sources = _with(FLAGS_REGISTER, sources, instructions.merges_flags % MERGES_RESULT > 0)
@@ -136,11 +122,38 @@ def _shared(instructions: StaticInstructions) -> SharedRows:
         if instructions.temporary is not None:
             merges = (instructions.temporary & Temporary.MERGES_LOADED) != 0
             sources = _with_results(sources, destinations, merges)
-        divides = operations == Operation.INT_DIV
         scans = np.zeros(len(instructions), np.bool_)
         if instructions.temporary is not None:
             scans = (instructions.temporary & Temporary.CONDITIONS) != 0
         sources, destinations = _with_microcode_flags(sources, destinations, divides, scans)
+    computes = np.where(divides, 1, instructions.compute_operations)
+    rows = common_rows(instructions, operations, computes, sources, destinations)
+    rows[:, BEFORE] = instructions.cycles_before
+    rows[:, CHAINED] = instructions.chained
+    if instructions.interruption is not None:
+        rows[:, INTERRUPTION] = instructions.interruption
+    if instructions.isa == "x86-64":  # gem5's microcode of a divide is three steps and rounds of four
+        rows[divides, INTERRUPTION] = np.maximum((steps[divides] - 3) // 4, 1) + DIVIDES
+    if instructions.temporary is not None:
+        rows[:, INTERRUPTION] += instructions.temporary.astype(np.int16) << 8  # a field of its own, of a byte
+    rows[:, MICRO_OPERATIONS] = np.maximum(instructions.micro_operations, 1)
+    rows[:, INT_DESTINATIONS], rows[:, FP_DESTINATIONS] = _renamed(instructions)
+    return SharedRows.of(rows, operations, instructions.float_move, steps)
+
+
+def common_rows(
+    instructions: StaticInstructions,
+    operations: NDArray[np.uint8],
+    computes: NDArray[np.integer],
+    sources: Registers,
+    destinations: Registers,
+) -> Rows:
+    """Rows with the columns that gem5's micro-operations and a real family's fill alike."""
+    rows = np.zeros((len(instructions), COLUMNS), np.int16)
+    rows[:, COMPUTES], rows[:, AFTER] = computes, instructions.cycles_after
+    rows[:, EXECUTION] = np.array([_execution(operation) for operation in range(256)], np.int16)[operations]
+    rows[:, FLAGS] = instructions.flags.view(np.int16)
+    rows[:, LENGTH] = instructions.length
     rows[:, SOURCE_COUNT] = (sources != NO_REGISTER).sum(axis=1)
     rows[:, ADDRESS_COUNT] = instructions.address_sources
     rows[:, DESTINATION_COUNT] = (destinations != NO_REGISTER).sum(axis=1)
@@ -148,9 +161,8 @@ def _shared(instructions: StaticInstructions) -> SharedRows:
     rows[:, DESTINATIONS_AT : DESTINATIONS_AT + DESTINATIONS] = np.where(
         destinations == NO_REGISTER, REGISTERS, destinations
     )
-    rows[:, BASE_UPDATES] = base_updates(instructions, rows[:, COMPUTES] > 0)
-    rows[:, INT_DESTINATIONS], rows[:, FP_DESTINATIONS] = _renamed(instructions)
-    return SharedRows.of(rows, operations, instructions.float_move, steps)
+    rows[:, BASE_UPDATES] = _base_updates(instructions, rows[:, COMPUTES] > 0)
+    return rows
 
 
 def _through_temporary(instructions: StaticInstructions) -> StaticInstructions:
@@ -168,7 +180,7 @@ def _through_temporary(instructions: StaticInstructions) -> StaticInstructions:
     )
 
 
-def execution(operation: int) -> int:
+def _execution(operation: int) -> int:
     return execution_column(Operation(operation) if operation in set(Operation) else Operation.NONE)
 
 
@@ -233,7 +245,7 @@ def _renamed(instructions: StaticInstructions) -> tuple[NDArray[np.int64], NDArr
     return np.where(floats > 0, whole, results), np.where(floats > 0, results - whole, 0)
 
 
-def base_updates(instructions: StaticInstructions, computes: NDArray[np.bool_]) -> NDArray[np.int16]:
+def _base_updates(instructions: StaticInstructions, computes: NDArray[np.bool_]) -> NDArray[np.int16]:
     """[S] a bit for each destination that is the address register moved on (stack pointers, post-increments): ready
     one cycle after the address is known, not when the data arrives.
 

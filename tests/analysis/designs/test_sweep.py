@@ -25,7 +25,7 @@ from tests.command import perfvec
 from tests.tracegen.gem5 import gem5_runs
 from uarch.columns import Grid, of_machine
 from uarch.configuration import get_field, replace_field
-from uarch.gem5.table import digest
+from uarch.gem5.simulated import digest
 from uarch.machine_files import load_machine
 from uarch.space import sample
 

@@ -19,7 +19,8 @@ from tests.tracegen.formats.champsim_records import PIN, champsim_records
 from tracegen.decode import decode
 from tracegen.decode.champsim import REGISTER, BranchKind
 from tracegen.features import SCHEMAS
-from tracegen.formats.champsim import MOST_ADDRESSES, Scan, branch_kind, import_champsim, lengths, unpacked_blocks
+from tracegen.formats.champsim import import_champsim, unpacked_blocks
+from tracegen.formats.champsim_scan import MOST_ADDRESSES, Scan, branch_kind, lengths
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution
 from tracegen.qemu import trace as run_qemu

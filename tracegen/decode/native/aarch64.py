@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import re
 
-import capstone
-
 from tracegen.decode.native.aarch64_form import form
 from tracegen.decode.native.rules import Instruction, Parts, Rules, computed
 from tracegen.decode.native.table import NativeTable
@@ -57,4 +55,4 @@ def _fuses(first: Instruction, second: Instruction, family: str) -> bool:
     return pair in _FUSE.get(family, ()) and bool(first.destinations[0] == second.destinations[0])
 
 
-RULES = Rules(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM, form, _parts, _fuses)
+RULES = Rules(form, _parts, _fuses)

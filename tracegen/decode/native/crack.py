@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import capstone
 import numpy as np
 from numpy.typing import NDArray
 
+from tracegen.decode.disassembler import disassembler
 from tracegen.decode.encodings import distinct_encodings
 from tracegen.decode.native import aarch64, x86_64
 from tracegen.decode.native.rules import Instruction, Parts, before_branch
@@ -26,8 +26,7 @@ def native_instructions(instructions: StaticInstructions, code: NDArray[np.uint8
     InputError.
     """
     table, rules = native_table(family), RULES[instructions.isa]
-    engine = capstone.Cs(rules.architecture, rules.mode)
-    engine.detail = True
+    engine = disassembler(instructions.isa)
     encodings, which = distinct_encodings(code, instructions.isa)
     first = np.unique(which, return_index=True)[1]
     sources, destinations = instructions.sources[first], instructions.destinations[first]

@@ -56,8 +56,6 @@ class Rules:
     `slow_address` whether the address takes some families longer.
     """
 
-    architecture: int  # capstone's
-    mode: int
     form: Callable[[CsInsn], str]
     parts: Callable[[Instruction, NativeTable], Parts]
     fuses: Callable[[Instruction, Instruction, str], bool]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import capstone
 import numpy as np
 
 from tracegen.decode.native.rules import Instruction, Parts, Rules, computed
@@ -128,4 +127,4 @@ def _fuses(first: Instruction, second: Instruction, family: str) -> bool:
     return bool(second.flags & Flag.CONDITIONAL) and first.mnemonic in _FUSE[family] and not with_number
 
 
-RULES = Rules(capstone.CS_ARCH_X86, capstone.CS_MODE_64, form, _parts, _fuses, slow_address)
+RULES = Rules(form, _parts, _fuses, slow_address)

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from support.errors import InputError
-from support.files import H5Reader, damage_in, read_dataset, read_slice, read_strings, read_text_attribute
+from support.files import H5Reader, damage_in, read_dataset, read_slice, read_strings, read_text_attribute, read_whole
 from tracegen.tensor.dataset.format import FORMAT, GROUPS, LABELS, RECORDS, TASK_TEXTS, VERSION, Outcome, Rows
 
 
@@ -41,7 +41,7 @@ class Dataset(H5Reader):
         columns: dict[str, Any] = {name: read_strings(file, f"tasks/{name}") for name in TASK_TEXTS}
         for name in ("shape", "networks"):
             columns[name] = self._json(f"tasks/{name}", columns[name])
-        columns["flops"] = read_slice(read_dataset(file, "tasks/flops", "<f8"), slice(None))
+        columns["flops"] = read_whole(file, "tasks/flops", "<f8")
         if len({len(column) for column in columns.values()}) != 1:
             raise InputError(f"{self.path}: the datasets of tasks/ differ in length; the file is damaged")
         self.tasks = pd.DataFrame(columns)
@@ -49,7 +49,7 @@ class Dataset(H5Reader):
         if len(names) != len(parameters):
             raise InputError(f"{self.path}: the datasets of devices/ differ in length; the file is damaged")
         self.devices = pd.DataFrame({"name": names, "parameters": self._json("devices/parameters", parameters)})
-        self._task: NDArray[np.uint32] = self._column("schedules/task", "<u4")
+        self._task: NDArray[np.uint32] = read_whole(self._file, "schedules/task", "<u4")
         self._below(self._task, len(self.tasks), "schedules/task")
         self._offsets = {"schedules/steps": self._offset("schedules/steps", "text", "u1", 1)}
         self._record_columns = [read_dataset(file, f"records/{name}", dtype) for name, dtype in RECORDS.items()]
@@ -66,15 +66,12 @@ class Dataset(H5Reader):
         with damage_in(self.path, name):
             return [json.loads(text) for text in texts]
 
-    def _column(self, name: str, dtype: str) -> NDArray[Any]:
-        return read_slice(read_dataset(self._file, name, dtype), slice(None))
-
     def _below(self, values: NDArray[Any], limit: int, name: str) -> None:
         if len(values) and int(values.max()) >= limit:
             raise InputError(f"{self.path}: {name} names {int(values.max())} of {limit:,}; the file is damaged")
 
     def _offset(self, name: str, values: str, dtype: str, dimensions: int) -> NDArray[np.int64]:
-        offset = self._column(f"{name}/offset", "<u8").astype(np.int64)
+        offset = read_whole(self._file, f"{name}/offset", "<u8").astype(np.int64)
         rows = len(read_dataset(self._file, f"{name}/{values}", dtype, dimensions))
         if len(offset) != len(self._task) + 1 or offset[0] != 0 or offset[-1] != rows or (np.diff(offset) < 0).any():
             raise InputError(f"{self.path}: {name}/offset does not divide its {rows:,} rows among the schedules")
@@ -89,7 +86,7 @@ class Dataset(H5Reader):
         """A row a schedule: task, kind, origin."""
         frame: dict[str, NDArray[Any]] = {"task": self._task}
         for name, dtype in LABELS.items():
-            frame[name] = np.char.decode(self._column(f"schedules/{name}", f"|{dtype}"), errors="replace")
+            frame[name] = np.char.decode(read_whole(self._file, f"schedules/{name}", f"|{dtype}"), errors="replace")
         if len({len(column) for column in frame.values()}) != 1:
             raise InputError(f"{self.path}: the datasets of schedules/ differ in length; the file is damaged")
         return pd.DataFrame(frame)
