@@ -80,6 +80,7 @@ class Shard:
     stored: Rows  # [lead + n, columns]
     latency: Rows  # u16 [n, U]
     mean: NDArray[np.float64]  # [U] mean latency
+    start: int = 0  # first labelled instruction of the trace
 
     def __len__(self) -> int:
         return len(self.latency)
@@ -188,10 +189,6 @@ def prepare_sampled(
     takes its features from there. Raises InputError as `prepare` does.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    begins: list[tuple[Shard, int]] = []
-    for shard in known:
-        with LatencyFile(shard.latency_file) as file:
-            begins.append((shard, file.start))
     of_traces: dict[Path, list[Path]] = {}
     for trace_path, latency_path in pair_files(traces, latencies):
         of_traces.setdefault(trace_path, []).append(latency_path)
@@ -202,23 +199,23 @@ def prepare_sampled(
             for file in files:
                 _check_distinct(file)
             places = [_place(file, schema, folder) for file in files]
-            around = [next((pair for pair in begins if _lies_in(file, *pair)), None) for file in files]
-            alone = [k for k, pair in enumerate(around) if pair is None]
+            around = [next((whole for whole in known if _lies_in(file, whole)), None) for file in files]
+            alone = [k for k, whole in enumerate(around) if whole is None]
             _made(trace_path, [files[k] for k in alone], schema, [places[k] for k in alone], wait=True)
-            for file, path, place, pair in zip(files, paths, places, around, strict=True):
-                shard = _shard(path, place, schema) if pair is None else _part_of(*pair, file, path, place)
+            for file, path, place, whole in zip(files, paths, places, around, strict=True):
+                shard = _shard(path, place, schema) if whole is None else _part_of(whole, file, path, place)
                 machines = tuple(file.machines)
                 found.append(SampledShard(shard, machines, features_of_machines(machines)))
     return tuple(found)
 
 
-def _lies_in(file: LatencyFile, shard: Shard, start: int) -> bool:
+def _lies_in(file: LatencyFile, shard: Shard) -> bool:
     same = file.trace_digest == shard.trace_digest
-    return same and start <= file.start and file.start + len(file) <= start + len(shard)
+    return same and shard.start <= file.start and file.start + len(file) <= shard.start + len(shard)
 
 
-def _part_of(shard: Shard, start: int, file: LatencyFile, path: Path, folder: Path) -> Shard:
-    """The part of `shard`, which begins at instruction `start`, that `file` labels: its labels lie beside `folder`."""
+def _part_of(shard: Shard, file: LatencyFile, path: Path, folder: Path) -> Shard:
+    """The part of `shard` that `file` labels: its labels lie beside `folder`."""
     folder = folder.with_name(f"{folder.name}-labels")  # a shard of its own would have features
     scratch = folder.with_name(f".{folder.name}.part")
     with ExitStack() as locks:
@@ -232,7 +229,8 @@ def _part_of(shard: Shard, start: int, file: LatencyFile, path: Path, folder: Pa
             scratch.rename(folder)
     mean = np.array(json.loads(_complete(folder).read_text())["mean"])
     latency = Rows(folder / "latency", "<u2", len(file), (len(file.machines),))
-    return replace(shard, latency_file=str(path), lead=shard.lead + file.start - start, latency=latency, mean=mean)
+    lead = shard.lead + file.start - shard.start
+    return replace(shard, latency_file=str(path), lead=lead, latency=latency, mean=mean, start=file.start)
 
 
 def _files(folder: Path, suffix: str) -> list[Path]:
@@ -352,6 +350,7 @@ def _shard(latency_path: Path, folder: Path, schema: Schema) -> Shard:
             stored=Rows(folder / "stored", schema.dtype, lead + count, (len(schema.columns),)),
             latency=Rows(folder / "latency", "<u2", count, (len(file.machines),)),
             mean=np.array(information["mean"]),
+            start=file.start,
         )
 
 

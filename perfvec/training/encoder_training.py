@@ -22,7 +22,7 @@ from perfvec.machines.features import features_of_machines
 from perfvec.model import FoundationModel, Model, configuration_key
 from perfvec.precision import rounded
 from perfvec.training import sampled_encoder
-from perfvec.training.data import Labels, SampledShard, Shard, pair_files
+from perfvec.training.data import Labels, SampledShard, pair_files
 from perfvec.training.windows import window_vector
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
@@ -57,9 +57,9 @@ def fit_encoder(
     vectors: list[NDArray[np.float64]] = []
     cycles: list[NDArray[np.float64]] = []
     windows_of: dict[str, list[tuple[int, int]]] = {}  # by trace digest: first instruction, window
-    for shard, start in tqdm(_starts(labels), desc="windows", disable=None if progress else True):
+    for shard in tqdm(labels.shards, desc="windows", disable=None if progress else True):
         for begin in _window_begins(len(shard)):
-            windows_of.setdefault(shard.trace_digest, []).append((start + begin, len(vectors)))
+            windows_of.setdefault(shard.trace_digest, []).append((shard.start + begin, len(vectors)))
             cycles.append(shard.latency[begin : begin + MEAN_OVER].sum(axis=0, dtype=np.float64))
             vectors.append(window_vector(foundation, shard, begin, MEAN_OVER))
     table, times = np.array(vectors), np.array(cycles)
@@ -143,14 +143,6 @@ def _program_vectors(
         if windows := [window for _, window in windows_of.get(program.digest, ())]:  # none: of the initial model
             means[row] = vectors[windows].mean(axis=0) / MEAN_OVER
     return means
-
-
-def _starts(labels: Labels) -> list[tuple[Shard, int]]:
-    pairs = []
-    for shard in labels.shards:
-        with LatencyFile(shard.latency_file) as file:
-            pairs.append((shard, file.start))
-    return pairs
 
 
 def require_windows(labels: Labels) -> None:
