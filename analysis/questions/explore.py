@@ -34,7 +34,7 @@ from perfvec.machines.encoder import MachineEncoder
 from perfvec.machines.features import features, quantities
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
-from support.files import atomic_path
+from support.files import write_text
 from uarch.columns import of_machine
 from uarch.configuration import Machine, replace_field
 from uarch.configuration import field_names as fields_of_machine
@@ -80,8 +80,7 @@ def explore(
             "FOOTER": f"perfvec {version('perfvec-toolkit')}, model {model.digest[:12]}, plotly {version('plotly')}",
         },
     )
-    with atomic_path(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_text(path, page)
     return Path(path)
 
 

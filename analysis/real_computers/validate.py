@@ -30,7 +30,7 @@ from analysis.results.headline import Headline, percent
 from analysis.results.page import Section
 from analysis.results.result import Result
 from support.errors import InputError
-from support.files import atomic_path
+from support.files import write_text
 from tracegen.live_points.live_points import load
 from tracegen.suite.host_clock import Clock
 from tracegen.suite.host_cpu import HostCpu, matched
@@ -227,8 +227,7 @@ def _of_points(known: dict[str, Any], points: dict[str, Path]) -> dict[str, Time
 
 
 def _keep_times(folder: Path, times: dict[str, Any]) -> None:
-    with atomic_path(folder / TIMES) as temporary:
-        temporary.write_text(json.dumps(times, indent=1))
+    write_text(folder / TIMES, json.dumps(times, indent=1))
 
 
 def require_quiet(known: Told) -> float:
