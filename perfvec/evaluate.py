@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from perfvec.machines.posterior import Observations, fit_segments
+from perfvec.machines.posterior import fit_segments, observations
 from perfvec.model import Model, configuration_key
 from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import sequence_sums
@@ -181,9 +181,9 @@ def machine_ways(
         if key in fitted and model.fitted_vectors is not None:
             ways[key]["fitted"] = model.fitted_vectors[fitted[key]]
             continue
-        observed = _labels_of(key, index, [window for window in windows if window.trace_digest in seen])
-        if observed is not None:
-            ways[key]["fitted"] = fit_segments(model, observed, zero_shot.get(key)).mean
+        labels = _labels_of(key, index, [window for window in windows if window.trace_digest in seen])
+        if labels:
+            ways[key]["fitted"] = fit_segments(model, observations(labels), zero_shot.get(key)).mean
     return ways
 
 
@@ -208,18 +208,16 @@ def _judge(model: Model, index: int, windows: Sequence[LabelledWindow]) -> Itera
                 }
 
 
-def _labels_of(key: str, index: int, windows: Sequence[LabelledWindow]) -> Observations | None:
-    """Return the observations of the machine in these windows' labels, None where none is labelled on it."""
-    vectors, cycles, programs = [], [], []
+def _labels_of(
+    key: str, index: int, windows: Sequence[LabelledWindow]
+) -> list[tuple[str, NDArray[np.float64], NDArray[np.float64]]]:
+    """Digest, vectors and cycles of each of these windows that is labelled on the machine."""
+    found = []
     for window in windows:
         rows = [row for row, machine in enumerate(window.machines) if configuration_key(machine) == key]
         if rows:
-            vectors.append(window.vectors[index])
-            cycles.append(window.cycles[rows[0]])
-            programs += [window.trace_digest] * len(vectors[-1])
-    if not vectors:
-        return None
-    return Observations(np.concatenate(vectors), np.concatenate(cycles), np.unique(programs, return_inverse=True)[1])
+            found.append((window.trace_digest, window.vectors[index], window.cycles[rows[0]]))
+    return found
 
 
 def summary(pairs: pd.DataFrame) -> pd.DataFrame:
