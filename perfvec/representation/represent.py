@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from perfvec.architectures import State
 from perfvec.model import FoundationModel, Model
-from perfvec.precision import Rounded, forward, native_bf16, rounded
+from perfvec.precision import Rounded, native_bf16, rounded
 from perfvec.representation.contexts import PERFVEC_CONTEXT, context_sums
 from perfvec.representation.device_features import DeviceFeatures
 from perfvec.representation.kept_intervals import KeptIntervals
@@ -97,7 +97,7 @@ def representations(
         )
         if not present.all():  # as in training: before the trace's start the input is its mean
             x = torch.where(torch.from_numpy(present).to(device)[..., None], x, foundation.mean)
-        representation, state = forward(foundation, x, state, bf16)
+        representation, state = foundation(x, state, bf16=bf16)
         yield representation, counts
 
 
