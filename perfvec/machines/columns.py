@@ -14,7 +14,6 @@ from perfvec.machines.features import features_of_columns
 from perfvec.representation.spread import spread
 from uarch.columns import Columns
 
-__all__ = ["cycles_of_columns", "features_of_columns", "outside_of_columns", "partly_unseen"]
 TOGETHER = 1 << 14  # machines at once: their features and the encoder's activations fit the caches
 
 
