@@ -8,7 +8,6 @@ of `sweep` (`analysis.questions.explored`); attribution is `analysis.questions.a
 
 from __future__ import annotations
 
-import base64
 import html
 import os
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from analysis.designs.sweep import encoder_of, require_model
 from analysis.programs.simulable import Estimates
 from analysis.questions.attribute import IDEAL, MOST_GROUPS, coalition_weights, load_ideal
-from analysis.questions.explored import Explored, to_page
+from analysis.questions.explored import Explored, packed, to_page
 from analysis.questions.novelty import unlike
 from analysis.results.figure import distinct
 from analysis.results.figure_plotly import packed_library
@@ -182,8 +181,8 @@ def _layer(layer: nn.Module) -> dict[str, str] | str:
 
 
 def _packed(tensor: Tensor) -> str:
-    """Its numbers in float32, little-endian, in base64; a matrix row by row."""
-    return base64.b64encode(tensor.detach().numpy().astype("<f4").tobytes()).decode("ascii")
+    """Its numbers in float32; a matrix row by row."""
+    return packed(tensor.detach().numpy().astype("<f4"))
 
 
 def _fields(encoder: MachineEncoder) -> list[dict[str, Any]]:

@@ -55,7 +55,7 @@ def capacity(model: Model) -> int:
 
 def represent_sampled(
     model: Model,
-    trace: Trace | str | os.PathLike[str],
+    path: str | os.PathLike[str],
     *,
     half_width: float = HALF_WIDTH,
     max_instructions: int | None = None,
@@ -66,27 +66,23 @@ def represent_sampled(
 
     Raises InputError for a bad trace or a half-width outside (0, 1).
     """
-    if not isinstance(trace, Trace):
-        with Trace(trace) as opened:
-            return represent_sampled(
-                model, opened, half_width=half_width, max_instructions=max_instructions, seed=seed, progress=progress
-            )
-    require_half_width(half_width)
-    keep_freed_memory()  # a chunk's features, too, are megabytes that live for a moment
-    opened, total = trace, len(trace) if max_instructions is None else min(max_instructions, len(trace))
-    instructions = decode(trace.address, trace.code, trace.isa)
+    with Trace(path) as trace:
+        require_half_width(half_width)
+        keep_freed_memory()  # a chunk's features, too, are megabytes that live for a moment
+        total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
+        instructions = decode(trace.address, trace.code, trace.isa)
 
-    def collect(slots: Reservoir | Listed) -> Pool:
-        pool = Pool(model, instructions, slots)
-        with _bar(f"features {opened.name}", total, progress) as bar:
-            for chunk, stored in extracted(pool.extractor, opened.chunks(stop=total)):
-                pool.observe(chunk, stored)
-                bar.update(len(chunk))
-        return pool
+        def collect(slots: Reservoir | Listed) -> Pool:
+            pool = Pool(model, instructions, slots)
+            with _bar(f"features {trace.name}", total, progress) as bar:
+                for chunk, stored in extracted(pool.extractor, trace.chunks(stop=total)):
+                    pool.observe(chunk, stored)
+                    bar.update(len(chunk))
+            return pool
 
-    drawn = Sample(model, collect(Reservoir(capacity(model), seed)), seed=seed, collect=collect)
-    drawn.reach(half_width, progress=progress)
-    return drawn.vector(trace.name, trace.isa, trace.digest)
+        drawn = Sample(model, collect(Reservoir(capacity(model), seed)), seed=seed, collect=collect)
+        drawn.reach(half_width, progress=progress)
+        return drawn.vector(trace.name, trace.isa, trace.digest)
 
 
 def represent_stream_sampled(
