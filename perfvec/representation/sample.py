@@ -25,6 +25,7 @@ from perfvec.representation.signatures import Reservoir
 from perfvec.representation.stratified import Estimate, allocate, estimate, relative_variance, suffices, variances
 from perfvec.representation.vector import ProgramVector, Sampling
 from support.errors import InputError
+from support.progress import instruction_bar
 from tracegen.decode import decode
 from tracegen.features.schema import extracted
 from tracegen.formats.trace import Trace
@@ -74,7 +75,7 @@ def represent_sampled(
 
         def collect(slots: Reservoir | Listed) -> Pool:
             pool = Pool(model, instructions, slots)
-            with _bar(f"features {trace.name}", total, progress) as bar:
+            with instruction_bar(f"features {trace.name}", total, progress) as bar:
                 for chunk, stored in extracted(pool.extractor, trace.chunks(stop=total)):
                     pool.observe(chunk, stored)
                     bar.update(len(chunk))
@@ -106,7 +107,7 @@ def represent_stream_sampled(
     looked = 1 << 24
     random = np.random.default_rng([seed, 2])
     name, machine = reference_machine(model)
-    with _bar(f"features {stream.program}", None, progress) as bar:
+    with instruction_bar(f"features {stream.program}", None, progress) as bar:
         for chunk in stream.chunks():
             pool.grow(stream.instructions)
             pool.observe(chunk)
@@ -232,7 +233,7 @@ class Sample:
 
     def draw(self, count: int, *, progress: bool = True) -> None:
         """Draw so many units of each stratum, or all of it."""
-        with _bar("represent", None, progress) as bar:
+        with instruction_bar("represent", None, progress) as bar:
             self._draw(np.minimum(self._strata.size, count), bar)
 
     def reach(self, half_width: float, *, progress: bool = True) -> None:
@@ -240,7 +241,7 @@ class Sample:
         size = self._strata.size
         pilot = np.maximum(LEAST, np.ceil(PILOT * size / max(size.sum(), 1)).astype(np.int64))
         pooled = np.array([len(queue) for queue in self._queue], np.int64)
-        with _bar("represent", None, progress) as bar:
+        with instruction_bar("represent", None, progress) as bar:
             self._draw(np.minimum(pooled, pilot), bar)
             caution = 1.0
             for _ in range(_ROUNDS):
@@ -418,7 +419,3 @@ class Sample:
 def _batches(slots: NDArray[np.int64], size: int = 1024) -> Iterator[tuple[int, NDArray[np.int64]]]:
     for begin in range(0, len(slots), size):
         yield begin, slots[begin : begin + size]
-
-
-def _bar(description: str, total: int | None, progress: bool) -> tqdm:
-    return tqdm(total=total, unit="instr", unit_scale=True, desc=description, disable=None if progress else True)
