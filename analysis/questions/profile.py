@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -233,10 +233,15 @@ def profile_text(frame: pd.DataFrame, costs: Costs, by: str, rows: int | None = 
             cells += [f"{round(cycles[k]):,}", ratio]
         return cells
 
+    return columns(header, with_rest(frame, rows, line), apart=by == "context")
+
+
+def with_rest(frame: pd.DataFrame, rows: int, line: Callable[[str, pd.DataFrame], list[str]]) -> list[list[str]]:
+    """Return the `line` of each of the first rows of a table of parts, of the others together, and of all."""
     lines = [line(frame["name"].iloc[k], frame.iloc[k : k + 1]) for k in range(min(rows, len(frame)))]
     if len(frame) > rows:
         lines.append(line(f"{len(frame) - rows} more", frame.iloc[rows:]))
-    return columns(header, [*lines, line("whole", frame)], apart=by == "context")
+    return [*lines, line("whole", frame)]
 
 
 def _stacks_text(frame: pd.DataFrame, costs: Costs, by: str, rows: int) -> str:
@@ -253,11 +258,8 @@ def _stacks_text(frame: pd.DataFrame, costs: Costs, by: str, rows: int) -> str:
         shares = [f"{100 * each / cycles:.0f}" if cycles else "-" for each in of]
         return [label, f"{round(cycles):,}", f"{cycles / whole:.1%}", *shares]
 
-    lines = [line(frame["name"].iloc[k], frame.iloc[k : k + 1]) for k in range(min(rows, len(frame)))]
-    if len(frame) > rows:
-        lines.append(line(f"{len(frame) - rows} more", frame.iloc[rows:]))
     header = [by, short(name, 12), "share", *(_SHORT_GROUPS[group] for group in groups)]
-    return columns(header, [*lines, line("whole", frame)], apart=by == "context")
+    return columns(header, with_rest(frame, rows, line), apart=by == "context")
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, remarks: bool = False, apart: bool = False) -> str:
