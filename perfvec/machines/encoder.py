@@ -74,6 +74,12 @@ _TOLD = 4  # fields in one warning
 _COVERED = 0.9  # of a range of the default space, in the logarithm: 160 sampled machines cover 0.91 of every field's
 
 
+def input_scale(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    """[F] what inputs are multiplied by: 1 over their deviation in `features` [K, F], 0 where all are alike."""
+    spread = features.std(axis=0)
+    return np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0).astype(np.float32)
+
+
 class MachineEncoder(nn.Module):
     """Configuration features [K, F] → machine vectors [K, d]: a pace and a direction.
 

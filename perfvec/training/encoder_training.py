@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from perfvec.eager import AdamW
-from perfvec.machines.encoder import MachineEncoder
+from perfvec.machines.encoder import MachineEncoder, input_scale
 from perfvec.machines.features import features_of_machines
 from perfvec.model import FoundationModel, Model, configuration_key
 from perfvec.precision import rounded
@@ -209,9 +209,8 @@ def _fresh(features: NDArray[np.float32], vectors: NDArray[np.float64], table: N
         (encoder.basis_scale, deviation),
     ):
         buffer.copy_(torch.as_tensor(value))
-    spread = features.std(axis=0)
     encoder.mean.copy_(torch.from_numpy(features.mean(axis=0)))
-    encoder.scale.copy_(torch.from_numpy(np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0)))
+    encoder.scale.copy_(torch.from_numpy(input_scale(features)))
     return encoder
 
 
