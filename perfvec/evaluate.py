@@ -76,10 +76,10 @@ def labelled_windows(
     traces: str | os.PathLike[str],
     latencies: str | os.PathLike[str],
     *,
-    needed: Callable[[Model, str], bool] = lambda model, digest: True,
+    needed: Callable[[int, str], bool] = lambda number, digest: True,
     progress: bool = True,
 ) -> list[LabelledWindow]:
-    """Every labelled window, represented by the models that are `needed` for the trace of that digest.
+    """Every labelled window, represented by the models whose numbers are `needed` for the trace of that digest.
 
     Raises InputError where a latency file and its trace do not fit, or labels are missing.
     """
@@ -87,7 +87,7 @@ def labelled_windows(
     pairs = list(pair_files(Path(traces), Path(latencies)))
     for trace_path, latency_path in tqdm(pairs, desc="represent", unit="file", disable=None if progress else True):
         with Trace(trace_path) as trace, LatencyFile(latency_path) as labels:
-            asked = [needed(model, trace.digest) for model in models]
+            asked = [needed(number, trace.digest) for number in range(len(models))]
             if any(asked):
                 windows.append(_window(models, trace, labels, asked))
     return windows
