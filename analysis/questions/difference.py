@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from analysis.parts.costs import Costs
 from analysis.parts.partition import Parts, require_partition, source, without_clone
-from analysis.questions.profile import columns, part_named, stack_of, with_rest
+from analysis.questions.profile import part_named, stack_of, with_rest
 from analysis.results.figure import Axis, Bars, Figure, Panel, distinct
 from analysis.results.headline import Headline, count, percent
 from analysis.results.page import Section
 from analysis.results.result import Result
+from analysis.results.text import columns
 from support.text import short
 from uarch.timing.stack import CAUSES
 

@@ -24,11 +24,11 @@ from analysis.parts.simulated_parts import collect
 from analysis.programs.names import names_apart
 from analysis.programs.opened import opened, traced
 from analysis.programs.span import Span, timed
-from analysis.questions.profile import columns
 from analysis.results.figure import Axis, Bars, Figure, Panel
 from analysis.results.headline import Headline, count, duration, interval, joined, percent
 from analysis.results.page import Section
 from analysis.results.result import Result
+from analysis.results.text import columns
 from support.errors import InputError
 from tracegen.decode import decode
 from tracegen.live_points.live_points import is_live_points, load

@@ -23,12 +23,12 @@ import pandas as pd
 from scipy.stats import spearmanr
 from tqdm import tqdm
 
-from analysis.questions.profile import columns
 from analysis.questions.simulate import groups_of, simulate
 from analysis.results.figure import Axis, Bars, Figure, Lines, Mark, Panel, Points
 from analysis.results.headline import Headline, percent
 from analysis.results.page import Section
 from analysis.results.result import Result
+from analysis.results.text import columns
 from support.errors import InputError
 from support.files import write_text
 from tracegen.live_points.live_points import load
