@@ -54,6 +54,7 @@ def validate(
     """
     from analysis.arguments import simulable
     from analysis.real_computers import validate as validation
+    from analysis.real_computers.validation_result import result
     from perfvec.model import load_model
     from support.files import write_text
     from uarch.host.told import told
@@ -79,4 +80,4 @@ def validate(
     )
     if state is not None:
         write_text(state, stated_error_yaml(validation.stated(found, nearest.name)))
-    return validation.result(found)
+    return result(found)
