@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from perfvec.machines.posterior import Observations, fit_segments
+from perfvec.machines.posterior import fit_segments, observations
 from perfvec.model import Model
 from perfvec.precision import native_bf16, rounded
 from perfvec.representation.represent import sequence_sums
@@ -75,10 +75,10 @@ def labelled_windows(
     traces: str | os.PathLike[str],
     latencies: str | os.PathLike[str],
     *,
-    needed: Callable[[Model, str], bool] = lambda model, digest: True,
+    needed: Callable[[int, str], bool] = lambda number, digest: True,
     progress: bool = True,
 ) -> list[LabelledWindow]:
-    """Every labelled window, represented by the models that are `needed` for the trace of that digest.
+    """Every labelled window, represented by the models whose numbers are `needed` for the trace of that digest.
 
     Raises InputError where a latency file and its trace do not fit, or labels are missing.
     """
@@ -86,7 +86,7 @@ def labelled_windows(
     pairs = list(pair_files(Path(traces), Path(latencies)))
     for trace_path, latency_path in tqdm(pairs, desc="represent", unit="file", disable=None if progress else True):
         with Trace(trace_path) as trace, LatencyFile(latency_path) as labels:
-            asked = [needed(model, trace.digest) for model in models]
+            asked = [needed(number, trace.digest) for number in range(len(models))]
             if any(asked):
                 windows.append(_window(models, trace, labels, asked))
     return windows
@@ -180,9 +180,9 @@ def machine_ways(
         if key in fitted and model.fitted_vectors is not None:
             ways[key]["fitted"] = model.fitted_vectors[fitted[key]]
             continue
-        observed = _labels_of(key, index, [window for window in windows if window.trace_digest in seen])
-        if observed is not None:
-            ways[key]["fitted"] = fit_segments(model, observed, zero_shot.get(key)).mean
+        labels = _labels_of(key, index, [window for window in windows if window.trace_digest in seen])
+        if labels:
+            ways[key]["fitted"] = fit_segments(model, observations(labels), zero_shot.get(key)).mean
     return ways
 
 
@@ -207,18 +207,16 @@ def _judge(model: Model, index: int, windows: Sequence[LabelledWindow]) -> Itera
                 }
 
 
-def _labels_of(key: str, index: int, windows: Sequence[LabelledWindow]) -> Observations | None:
-    """Return the observations of the machine in these windows' labels, None where none is labelled on it."""
-    vectors, cycles, programs = [], [], []
+def _labels_of(
+    key: str, index: int, windows: Sequence[LabelledWindow]
+) -> list[tuple[str, NDArray[np.float64], NDArray[np.float64]]]:
+    """Digest, vectors and cycles of each of these windows that is labelled on the machine."""
+    found = []
     for window in windows:
         rows = [row for row, machine in enumerate(window.machines) if configuration_key(machine) == key]
         if rows:
-            vectors.append(window.vectors[index])
-            cycles.append(window.cycles[rows[0]])
-            programs += [window.trace_digest] * len(vectors[-1])
-    if not vectors:
-        return None
-    return Observations(np.concatenate(vectors), np.concatenate(cycles), np.unique(programs, return_inverse=True)[1])
+            found.append((window.trace_digest, window.vectors[index], window.cycles[rows[0]]))
+    return found
 
 
 def summary(pairs: pd.DataFrame) -> pd.DataFrame:

@@ -53,11 +53,6 @@ def flushed_subnormals() -> Iterator[None]:
         torch.set_flush_denormal(flushed)
 
 
-def forward(foundation: FoundationModel, x: Tensor, state: State | None, bf16: bool) -> tuple[Tensor, State]:
-    """`foundation(x, state)` with the architecture's products in bfloat16 where asked."""
-    return foundation(x, state, bf16=True) if bf16 else foundation(x, state)
-
-
 class Rounded(FoundationModel):
     """A trained model with weights and biases that bfloat16 has, of features as they are instead of normalised ones.
 

@@ -49,6 +49,12 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.close(handle)  # and lets go of the lock
 
 
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file of this text, as UTF-8. Raises InputError as `atomic_path` does."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def _locked(target: Path) -> tuple[int, Path]:
     """A new temporary file for `target`, and the handle that locks it."""
     while True:

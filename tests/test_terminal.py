@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from analysis.cli.main import main
-from analysis.questions.profile import columns
 from analysis.results.result import table_text
+from analysis.results.text import columns
 from tests.analysis.vectors import program
 from tests.command import INSTALLED
 from uarch.machine_files import preset_names

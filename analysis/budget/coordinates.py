@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perfvec.machines.columns import features_of_columns
+from perfvec.machines.features import features_of_columns
 from uarch.columns import Columns
 
 _FEW_VALUES = 16  # of a field: a step at each

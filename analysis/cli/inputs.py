@@ -26,7 +26,7 @@ def opened_targets(
         yield found
 
 
-def machines_named(names: Sequence[str] | None) -> list[Machine]:
-    from uarch.machine_files import load_machine, preset_names
+def machines_named(names: Sequence[str]) -> list[Machine]:
+    from uarch.machine_files import load_machine
 
-    return [load_machine(name) for name in (names or preset_names())]
+    return [load_machine(name) for name in names]

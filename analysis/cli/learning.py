@@ -130,7 +130,7 @@ def train(
     train …
     """
     from perfvec.model import load_model
-    from perfvec.training.data import Split
+    from perfvec.training.split import Split
     from perfvec.training.train import shape_options
     from perfvec.training.train import train as run_train
 

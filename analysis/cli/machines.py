@@ -94,7 +94,7 @@ def uarch_export(
 
     perfvec uarch export --gem5 zen4 -o zen4.py, then gem5.opt zen4.py -- PROGRAM ARGS…
     """
-    from support.files import atomic_path
+    from support.files import write_text
     from uarch.gem5.script import gem5_script
     from uarch.gem5.simulated import as_simulated
 
@@ -107,8 +107,7 @@ def uarch_export(
     if output is None:
         print(text, end="")
         return
-    with atomic_path(output) as temporary:
-        temporary.write_text(text)
+    write_text(output, text)
 
 
 @app.command("import")
@@ -123,7 +122,7 @@ def uarch_import(
     ] = None,
 ) -> None:
     """Import the machine that a gem5 run simulated. Each assumption is one line on stderr."""
-    from support.files import atomic_path
+    from support.files import write_text
     from uarch.gem5.config import import_config
     from uarch.machine_files import machine_yaml
 
@@ -133,8 +132,7 @@ def uarch_import(
     if output is None:
         print(machine_yaml(machine), end="")
         return
-    with atomic_path(output) as temporary:
-        temporary.write_text(machine_yaml(machine))
+    write_text(output, machine_yaml(machine))
 
 
 @app.command("host")
@@ -151,7 +149,7 @@ def uarch_host(
     Fields are read, measured, or assumed from the nearest preset. Takes half a minute.
     """
     from analysis.real_computers.host import host
-    from support.files import atomic_path, require_writable
+    from support.files import require_writable, write_text
     from uarch.host.machine_file import machine_file
 
     if output is not None:
@@ -160,8 +158,7 @@ def uarch_host(
         require_writable(output)
     described, answer = host(repeats=repeats, name=output.stem if output else "host")
     if output is not None:
-        with atomic_path(output) as temporary:
-            temporary.write_text(machine_file(described))
+        write_text(output, machine_file(described))
     render(answer, as_json=as_json, csv=None, html=html, picture=None)
 
 

@@ -50,7 +50,7 @@ def profile(
     from analysis.parts.partition import OF_A_WHOLE, require_partition
     from analysis.programs.opened import traced
     from analysis.questions import profile as profiling
-    from support.files import atomic_path
+    from support.files import write_text
 
     require_partition(by)
     if (target is None) == (not context.obj):
@@ -70,8 +70,7 @@ def profile(
             (found,), costs = collect(path)
     answer = profiling.result(found, costs, by, rows=rows, annotated=annotate)  # refused before anything is written
     if folded is not None:
-        with atomic_path(folded) as temporary:
-            temporary.write_text(flame.folded(found, costs))
+        write_text(folded, flame.folded(found, costs))
     return answer
 
 

@@ -54,8 +54,9 @@ def validate(
     """
     from analysis.arguments import simulable
     from analysis.real_computers import validate as validation
+    from analysis.real_computers.validation_result import result
     from perfvec.model import load_model
-    from support.files import atomic_path
+    from support.files import write_text
     from uarch.host.told import told
     from uarch.machine_files import load_machine, native_names
     from uarch.stated_error import stated_error_yaml
@@ -78,6 +79,5 @@ def validate(
         keep_times=keep_times,
     )
     if state is not None:
-        with atomic_path(state) as temporary:
-            temporary.write_text(stated_error_yaml(validation.stated(found, nearest.name)))
-    return validation.result(found)
+        write_text(state, stated_error_yaml(validation.stated(found, nearest.name)))
+    return result(found)

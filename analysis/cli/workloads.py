@@ -119,7 +119,7 @@ def suite_table(
     """Show a table of a folder's traces."""
     import pandas as pd
 
-    from analysis.questions.profile import columns
+    from analysis.results.text import columns
     from tracegen.suite import table
     from tracegen.suite.table import cells, markdown
 

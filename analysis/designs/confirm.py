@@ -15,7 +15,7 @@ import pandas as pd
 from analysis.designs.design import Design
 from analysis.designs.table import best, fields_of
 from support.errors import InputError
-from support.files import atomic_path
+from support.files import write_text
 from support.text import parse_json
 from tracegen.gem5.source import read_facts
 from tracegen.gem5.statistics import read_statistics
@@ -65,8 +65,7 @@ def export_gem5(
     for row, machine in best_machines(frame, design, k):
         program, name = str(row["program"]), machine.name
         instructions, isa = programs[program]
-        with atomic_path(folder / f"{name}.py") as temporary:
-            temporary.write_text(gem5_script(machine, isa))
+        write_text(folder / f"{name}.py", gem5_script(machine, isa))
         cpi = float(row["cycles"]) / instructions
         points.append(
             {
@@ -80,8 +79,7 @@ def export_gem5(
             }
         )
         rows.append({"uarch": name, "program": program, "script": str(folder / f"{name}.py"), "cpi": cpi})
-    with atomic_path(folder / PREDICTIONS) as temporary:
-        temporary.write_text(json.dumps({"format": _FORMAT, "points": points}, indent=1, allow_nan=False))
+    write_text(folder / PREDICTIONS, json.dumps({"format": _FORMAT, "points": points}, indent=1, allow_nan=False))
     return pd.DataFrame(rows)
 
 

@@ -11,7 +11,8 @@ from analysis.programs.targets import Target
 from perfvec.intervals.level import DEFAULT_LEVEL
 from perfvec.intervals.novelty import feature_neighbours
 from perfvec.intervals.predicted import around, half_widths
-from perfvec.machines.columns import features_of_columns, partly_unseen
+from perfvec.machines.columns import partly_unseen
+from perfvec.machines.features import features_of_columns
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 from uarch.columns import Columns

@@ -16,12 +16,12 @@ from scipy.spatial.distance import cdist
 from analysis.experiments import dubach, ipek, li, machine_vectors, surface
 from analysis.experiments.simulations import EVERY, INTERVAL_INSTRUCTIONS, Intervals, measure
 from analysis.experiments.study import L1_KIB, L2_KIB, MethodTimes, Study, designs_of, quality
-from analysis.questions.profile import columns
 from analysis.questions.subset import medoids
 from analysis.results.figure import Axis, Figure, Panel, Points
 from analysis.results.headline import Headline, percent
 from analysis.results.page import Section
 from analysis.results.result import Result, filled
+from analysis.results.text import columns
 from perfvec.model import Model
 from support.errors import InputError
 from uarch.configuration import Machine

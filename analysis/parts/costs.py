@@ -7,14 +7,14 @@ its CPI stacks on all machines side by side, and a machine the vector of ones at
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfvec.machines.machine_vector import MachineVector
+from perfvec.machines.machine_vector import MachineVector, vectors_of
 from perfvec.representation.sums import Sums
 from support.errors import InputError
 from uarch.configuration import Machine
@@ -74,10 +74,7 @@ def predicted(model: Model, machines: Sequence[Machine | MachineVector]) -> Cost
     Raises InputError where two machines share a name, or none is given.
     """
     require_names([machine.name for machine in machines])
-    configured = [machine for machine in machines if not isinstance(machine, MachineVector)]
-    known: Iterator[NDArray[np.float64]] = iter(model.machine_vectors(configured)[0] if configured else [])
-    vectors = [m.vector if isinstance(m, MachineVector) else next(known) for m in machines]
-    return Costs(machines, np.stack(vectors), "predicted")
+    return Costs(machines, vectors_of(model, machines)[0], "predicted")
 
 
 def simulated(machines: Sequence[Machine]) -> Costs:

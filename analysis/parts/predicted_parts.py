@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 
-from tqdm import tqdm
-
 from analysis.parts.partition import Grouping, Parts
 from analysis.programs.opened import opened
 from perfvec.model import Model
 from perfvec.representation.by_instruction import GroupedSums
+from support.progress import instruction_bar
 from tracegen.formats.trace import CHUNK, Trace
 from tracegen.live_points.live_points import LivePoints
 
@@ -30,8 +29,7 @@ def collect(
         total = min(len(file), max_instructions or len(file))
         grouping = Grouping(file, total, interval)
         adding = GroupedSums(model, grouping.instructions, 3)
-        hidden = None if progress else True
-        with tqdm(total=total, unit="instr", unit_scale=True, desc=f"profile {file.name}", disable=hidden) as bar:
+        with instruction_bar(f"profile {file.name}", total, progress) as bar:
             for chunk in file.chunks(CHUNK, stop=total):
                 adding.add(chunk, grouping.groups(chunk))
                 bar.update(len(chunk))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tqdm import tqdm
-
 from support.errors import InputError
+from support.progress import instruction_bar
 from tracegen.formats.trace import Trace
 from tracegen.label import WARMUP
 from uarch.instructions import Chunk
@@ -51,9 +50,7 @@ class Span:
 def timed(trace: Trace, running: Simulations, span: Span, progress: bool) -> Iterator[Chunk]:
     """Warm the machines up, and hand over what is to be timed, chunk by chunk."""
     stop, warm = span.stop(trace), max(span.start - span.warmup, 0)
-    with tqdm(
-        total=stop, unit="instr", unit_scale=True, desc=f"simulate {trace.name}", disable=None if progress else True
-    ) as bar:
+    with instruction_bar(f"simulate {trace.name}", stop, progress) as bar:
         for chunk in trace.chunks(_CHUNK, stop=warm):
             running.warm(chunk)
             bar.update(len(chunk))

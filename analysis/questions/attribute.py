@@ -30,6 +30,7 @@ from analysis.results.figure import Axis, Bars, Figure, Panel
 from analysis.results.headline import Headline, percent
 from analysis.results.page import Section
 from analysis.results.result import Result
+from analysis.results.text import columns
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 from support.errors import InputError
@@ -326,8 +327,6 @@ def to_json(frame: pd.DataFrame) -> dict[str, Any]:
 
 def attribution_text(frame: pd.DataFrame) -> str:
     """A table per program and machine, the most cycles first, within 80 columns."""
-    from analysis.questions.profile import columns
-
     tables = []
     for program, uarch, rows in _each(frame):
         groups = rows[rows["group"] != REST].sort_values("cycles", ascending=False)

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from analysis.parts.costs import Costs
 from analysis.parts.partition import Parts, require_partition, source, without_clone
-from analysis.questions.profile import columns, part_named, stack_of
+from analysis.questions.profile import part_named, stack_of, with_rest
 from analysis.results.figure import Axis, Bars, Figure, Panel, distinct
 from analysis.results.headline import Headline, count, percent
 from analysis.results.page import Section
 from analysis.results.result import Result
+from analysis.results.text import columns
 from support.text import short
 from uarch.timing.stack import CAUSES
 
@@ -195,11 +196,8 @@ def difference_text(frame: pd.DataFrame, costs: Costs, rows: int = 20) -> str:
             cause = part[f"cause.{name}"].iloc[0] if costs.has_stacks and len(part) == 1 else ""
             return [label, f"{old:,.0f}", f"{new:,.0f}", f"{change:+,.0f}", share, only or cause]
 
-        lines = [line(frame["name"].iloc[k], frame.iloc[k : k + 1]) for k in range(min(rows, len(frame)))]
-        if len(frame) > rows:
-            lines.append(line(f"{len(frame) - rows} more", frame.iloc[rows:]))
         header = [f"cycles on {machine.name}", "old", "new", "change", "of all", ""]
-        tables.append(columns(header, [*lines, line("whole", frame)], remarks=True))
+        tables.append(columns(header, with_rest(frame, rows, line), remarks=True))
     return "\n\n".join(tables)
 
 

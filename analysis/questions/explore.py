@@ -8,7 +8,6 @@ of `sweep` (`analysis.questions.explored`); attribution is `analysis.questions.a
 
 from __future__ import annotations
 
-import base64
 import html
 import os
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from analysis.designs.sweep import encoder_of, require_model
 from analysis.programs.simulable import Estimates
 from analysis.questions.attribute import IDEAL, MOST_GROUPS, coalition_weights, load_ideal
-from analysis.questions.explored import Explored, to_page
+from analysis.questions.explored import Explored, packed, to_page
 from analysis.questions.novelty import unlike
 from analysis.results.figure import distinct
 from analysis.results.figure_plotly import packed_library
@@ -34,7 +33,7 @@ from perfvec.machines.encoder import MachineEncoder
 from perfvec.machines.features import features, quantities
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
-from support.files import atomic_path
+from support.files import write_text
 from uarch.columns import of_machine
 from uarch.configuration import Machine, replace_field
 from uarch.configuration import field_names as fields_of_machine
@@ -80,8 +79,7 @@ def explore(
             "FOOTER": f"perfvec {version('perfvec-toolkit')}, model {model.digest[:12]}, plotly {version('plotly')}",
         },
     )
-    with atomic_path(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_text(path, page)
     return Path(path)
 
 
@@ -183,8 +181,8 @@ def _layer(layer: nn.Module) -> dict[str, str] | str:
 
 
 def _packed(tensor: Tensor) -> str:
-    """Its numbers in float32, little-endian, in base64; a matrix row by row."""
-    return base64.b64encode(tensor.detach().numpy().astype("<f4").tobytes()).decode("ascii")
+    """Its numbers in float32; a matrix row by row."""
+    return packed(tensor.detach().numpy().astype("<f4"))
 
 
 def _fields(encoder: MachineEncoder) -> list[dict[str, Any]]:

@@ -139,7 +139,7 @@ def to_page(explored: Explored) -> dict[str, Any]:
         "fixed": {field: value for field, value in of_machine(explored.base).items() if field not in each},
         "fields": list(each),
         "levels": [levels for levels, _ in each.values()],
-        "codes": [_packed(codes.astype("<u2")) for _, codes in each.values()],
+        "codes": [packed(codes.astype("<u2")) for _, codes in each.values()],
         "points": columns.count,
         "level": explored.level,
         "programs": [None if one is None else _of_program(one) for one in explored.answers],
@@ -157,10 +157,10 @@ def _levels(columns: Columns, field: str) -> tuple[list[Any], NDArray[np.int64]]
 
 
 def _of_program(found: Answer) -> dict[str, str]:
-    ends = {name: _packed(getattr(found, name).astype("<f4")) for name in ("low", "high")}
-    return {"source": _packed(found.source.astype("u1")), "cycles": _packed(found.cycles.astype("<f8")), **ends}
+    ends = {name: packed(getattr(found, name).astype("<f4")) for name in ("low", "high")}
+    return {"source": packed(found.source.astype("u1")), "cycles": packed(found.cycles.astype("<f8")), **ends}
 
 
-def _packed(values: NDArray[Any]) -> str:
+def packed(values: NDArray[Any]) -> str:
     """Its numbers, little-endian, in base64."""
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")

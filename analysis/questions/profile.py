@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -23,13 +23,12 @@ from analysis.results.figure import Axis, Bars, Figure, Lines, Panel, distinct
 from analysis.results.headline import Headline, count, percent
 from analysis.results.page import Section
 from analysis.results.result import Result
+from analysis.results.text import columns
 from support.errors import InputError
 from support.text import nearest, short
 from tracegen.decode import disassemble
 from uarch.timing.stack import CAUSES, GROUPS
 
-_SHORTEST = 8  # letters of a name in the terminal
-_SHORTEST_REMARK = 16
 _MUCH_UNKNOWN = 0.1  # of the whole: code that no symbol covers
 _WITHOUT_SYMBOLS = r"^(\[[^\]]+\])"  # its file, or partition.UNKNOWN
 _MOST_NAMED = 3
@@ -233,10 +232,15 @@ def profile_text(frame: pd.DataFrame, costs: Costs, by: str, rows: int | None = 
             cells += [f"{round(cycles[k]):,}", ratio]
         return cells
 
+    return columns(header, with_rest(frame, rows, line), apart=by == "context")
+
+
+def with_rest(frame: pd.DataFrame, rows: int, line: Callable[[str, pd.DataFrame], list[str]]) -> list[list[str]]:
+    """Return the `line` of each of the first rows of a table of parts, of the others together, and of all."""
     lines = [line(frame["name"].iloc[k], frame.iloc[k : k + 1]) for k in range(min(rows, len(frame)))]
     if len(frame) > rows:
         lines.append(line(f"{len(frame) - rows} more", frame.iloc[rows:]))
-    return columns(header, [*lines, line("whole", frame)], apart=by == "context")
+    return [*lines, line("whole", frame)]
 
 
 def _stacks_text(frame: pd.DataFrame, costs: Costs, by: str, rows: int) -> str:
@@ -253,35 +257,8 @@ def _stacks_text(frame: pd.DataFrame, costs: Costs, by: str, rows: int) -> str:
         shares = [f"{100 * each / cycles:.0f}" if cycles else "-" for each in of]
         return [label, f"{round(cycles):,}", f"{cycles / whole:.1%}", *shares]
 
-    lines = [line(frame["name"].iloc[k], frame.iloc[k : k + 1]) for k in range(min(rows, len(frame)))]
-    if len(frame) > rows:
-        lines.append(line(f"{len(frame) - rows} more", frame.iloc[rows:]))
     header = [by, short(name, 12), "share", *(_SHORT_GROUPS[group] for group in groups)]
-    return columns(header, [*lines, line("whole", frame)], apart=by == "context")
-
-
-def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, remarks: bool = False, apart: bool = False) -> str:
-    """Cells as text in 80 columns: the first column to the left and shortened as needed, the others to the right.
-
-    With `remarks` the last column is text, which is shortened before names are. Names that are too long stand on lines
-    of their own, above their cells, where shortened ones would be alike, or `apart` is set.
-    """
-    table = [list(header), *map(list, rows)]
-    widths = [max(len(row[k]) for row in table) for k in range(len(header))]
-    if remarks:
-        over = max(sum(widths) + len(widths) - 1 - 80, 0)
-        widths[-1] = max(widths[-1] - over, min(widths[-1], _SHORTEST_REMARK))
-        table = [[*row[:-1], short(row[-1], widths[-1])] for row in table]
-    first = min(widths[0], max(80 - sum(widths[1:]) - len(widths) + 1, _SHORTEST))
-    right = [" ".join(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)) for row in table]
-    cut = [short(row[0], first).ljust(first) for row in table]
-    apart |= len(set(cut)) < len({row[0] for row in table})
-    lines = []
-    for row, name, cells in zip(table, cut, right, strict=True):
-        above = apart and len(row[0]) > first
-        lines += [short(row[0], 80)] if above else []
-        lines.append(f"{' ' * first if above else name} {cells}".rstrip())
-    return "\n".join(lines)
+    return columns(header, with_rest(frame, rows, line), apart=by == "context")
 
 
 def plot(frame: pd.DataFrame, costs: Costs, by: str, most: int = 20) -> Figure:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,11 +24,11 @@ from analysis.parts.simulated_parts import collect
 from analysis.programs.names import names_apart
 from analysis.programs.opened import opened, traced
 from analysis.programs.span import Span, timed
-from analysis.questions.profile import columns
 from analysis.results.figure import Axis, Bars, Figure, Panel
 from analysis.results.headline import Headline, count, duration, interval, joined, percent
 from analysis.results.page import Section
 from analysis.results.result import Result
+from analysis.results.text import columns
 from support.errors import InputError
 from support.processors import processors
 from tracegen.live_points.live_points import is_live_points, load
@@ -81,10 +81,7 @@ class Stack:
     @property
     def table(self) -> pd.DataFrame:
         """One row per program and machine: a column per cause that has any cycles, and `cpi`, their sum."""
-        frame = self.rows
-        causes = [cause for cause in CAUSES if frame[f"stack.{cause}"].any()]
-        each = {cause: frame[f"stack.{cause}"] / frame["instructions"] for cause in causes}
-        return frame[["program", "uarch"]].assign(**each, cpi=frame["cpi"])
+        return _stacks(self.rows).assign(cpi=self.rows["cpi"])
 
     def by(self, partition: str = "function") -> Result:
         """Break the stacks down by one of `analysis.parts.partition.PARTITIONS`; one more pass over the trace.
@@ -171,18 +168,7 @@ def simulate(
                 whole = np.zeros(len(chunk), np.uint32)
                 running.run_with_stacks(chunk, [[(stack, whole)] for stack in stacks])
             for simulation, stack in zip(running.each, stacks, strict=True):
-                machine = simulation.machine
-                rows.append(
-                    {
-                        "program": name,
-                        "uarch": machine.name,
-                        "simulator": SIMULATOR,
-                        "frequency_ghz": machine.frequency_ghz,
-                        **statistics(machine, simulation.statistics),
-                        "half_width": 0.0,
-                        **{f"stack.{cause}": int(cycles) for cause, cycles in zip(CAUSES, stack[0], strict=True)},
-                    }
-                )
+                rows.append(_row(name, simulation.machine, simulation.statistics, 0.0, map(int, stack[0])))
     return pd.DataFrame(rows)
 
 
@@ -218,18 +204,30 @@ def _estimated(
     rows = []
     for k, machine in enumerate(machines):
         counts = {**found.counts[k], "cycles": found.cycles[k], "instructions": float(points.instructions)}
-        rows.append(
-            {
-                "program": name,
-                "uarch": machine.name,
-                "simulator": SIMULATOR,
-                "frequency_ghz": machine.frequency_ghz,
-                **statistics(machine, counts),
-                "half_width": float(found.half_width[k]),
-                **{f"stack.{cause}": float(cycles) for cause, cycles in zip(CAUSES, found.stacks[k], strict=True)},
-            }
-        )
+        rows.append(_row(name, machine, counts, float(found.half_width[k]), map(float, found.stacks[k])))
     return rows
+
+
+def _row(
+    name: str, machine: Machine, counts: Mapping[str, Any], half_width: float, stack: Iterable[float]
+) -> dict[str, Any]:
+    return {
+        "program": name,
+        "uarch": machine.name,
+        "simulator": SIMULATOR,
+        "frequency_ghz": machine.frequency_ghz,
+        **statistics(machine, counts),
+        "half_width": half_width,
+        **{f"stack.{cause}": cycles for cause, cycles in zip(CAUSES, stack, strict=True)},
+    }
+
+
+def _stacks(frame: pd.DataFrame) -> pd.DataFrame:
+    """Cycles per instruction of each row, a column per cause that has any cycles."""
+    causes = [cause for cause in CAUSES if frame[f"stack.{cause}"].any()]
+    return frame[["program", "uarch"]].assign(
+        **{cause: frame[f"stack.{cause}"] / frame["instructions"] for cause in causes}
+    )
 
 
 def groups_of(frame: pd.DataFrame) -> pd.DataFrame:
@@ -413,15 +411,12 @@ def headline(frame: pd.DataFrame) -> Headline:
 def sections(frame: pd.DataFrame) -> list[Section]:
     """The parts of the HTML report."""
     measures = frame[[name for name in frame.columns if not name.startswith("stack.")]]
-    stacks = frame[["program", "uarch"]].assign(
-        **{cause: frame[f"stack.{cause}"] / frame["instructions"] for cause in CAUSES if frame[f"stack.{cause}"].any()}
-    )
     return [
         Section(
             "CPI stacks",
             "Cycles per instruction by cause; a stack's parts add up to its machine's CPI.",
             plot(frame),
-            stacks,
+            _stacks(frame),
         ),
         Section("Statistics", "Counts per thousand instructions (mpki, pki), shares, averages.", table=measures),
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pandas as pd
 from analysis.designs.table import best, fields_of
 from analysis.results.figure import distinct, label
 from analysis.results.intervals import relative
-from analysis.results.result import to_rows
+from analysis.results.result import filled, to_rows
 from uarch.columns import of_machine
 from uarch.configuration import Machine
 
@@ -76,7 +75,7 @@ def changed_fields(chosen: pd.DataFrame, base: Machine | None) -> list[str]:
             for field, value in ((field, best[field]) for field in fields_of(chosen))
             if value == value and value != flat.get(field)
         ]
-        found.append(fill(f"best for {program}: {', '.join(told)}", 80, subsequent_indent="  ", break_on_hyphens=False))
+        found.append(filled(f"best for {program}: {', '.join(told)}"))
     return found
 
 

@@ -27,7 +27,7 @@ from analysis.results.figure import Axis, Figure, Lines, Panel
 from analysis.results.headline import Headline
 from analysis.results.page import Section
 from analysis.results.result import Result, to_rows
-from perfvec.machines.machine_vector import MachineVector
+from perfvec.machines.machine_vector import MachineVector, vectors_of
 from perfvec.machines.posterior import Observations, fit
 from perfvec.model import Model
 from perfvec.representation.library import estimate
@@ -155,8 +155,8 @@ def tiling(
     vectors: list[NDArray[np.float64]] = []
     rows = []
     spent = slowest = 0.0
-    sources = _sources(model, machines)
-    machine_vectors = _machine_vectors(model, machines)
+    machine_vectors, ways = vectors_of(model, machines)
+    sources = ["zero-shot" if way == "encoder" else way for way in ways]
     with tempfile.TemporaryDirectory(prefix="perfvec-") as scratch:
         folder = Path(scratch)
         for value in tqdm(experiment.values, desc="values", disable=None if progress else True):
@@ -213,21 +213,6 @@ def _fitted(
     observed = Observations(vectors[taught], own["simulated"].to_numpy()[taught], np.arange(len(taught)))
     found: NDArray[np.float64] = vectors @ fit(observed, machine_vector).mean
     return found
-
-
-def _sources(model: Model, machines: Sequence[Machine | MachineVector]) -> list[str]:
-    """Return the source of the model's numbers on each machine."""
-    known = [machine for machine in machines if isinstance(machine, Machine)]
-    ways = iter(model.machine_vectors(known)[1] if known else [])
-    found = [next(ways) if isinstance(machine, Machine) else "fitted" for machine in machines]
-    return ["zero-shot" if way == "encoder" else way for way in found]
-
-
-def _machine_vectors(model: Model, machines: Sequence[Machine | MachineVector]) -> NDArray[np.float64]:
-    """[K, d] the machines' vectors."""
-    known = [machine for machine in machines if isinstance(machine, Machine)]
-    encoded = iter(model.machine_vectors(known)[0]) if known else iter(())
-    return np.stack([next(encoded) if isinstance(machine, Machine) else machine.vector for machine in machines])
 
 
 def _simulated(opened: Trace, machines: Sequence[Machine | MachineVector]) -> NDArray[np.float64]:

@@ -38,7 +38,7 @@ from perfvec.machines.columns import cycles_of_columns
 from perfvec.model import Model
 from perfvec.representation.represent import represent
 from support.errors import InputError
-from support.files import atomic_path
+from support.files import write_text
 from support.text import parse_json
 from tracegen.live_points.record import of_trace
 from uarch.columns import Columns, of_machines
@@ -171,8 +171,7 @@ class Kept:
             some = dict(list(new.items())[first : first + _SAVED])
             found = self._of.simulate(list(some.values()), threads).cycles
             self._known |= dict(zip(some, found.tolist(), strict=True))
-            with atomic_path(self._path) as temporary:
-                temporary.write_text(json.dumps(self._known), encoding="utf-8")
+            write_text(self._path, json.dumps(self._known))
         cycles = np.array([self._known[key] for key in keys])
         return Estimates(cycles, cycles, cycles)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -172,15 +171,15 @@ def sections(described: Host) -> list[Section]:
     for subject, (title, text, _, _) in _PICTURES.items():
         if subject in found.curves:
             parts.append(Section(title, text, Figure([_panel(found, subject)])))
-    numbers: dict[str, Callable[[], dict[str, float]]] = {
-        "latency, cycles": lambda: found.latency,
-        "instructions a cycle": lambda: found.per_cycle,
-        "system calls, cycles": lambda: found.system_calls,
+    numbers = {
+        "latency, cycles": found.latency,
+        "instructions a cycle": found.per_cycle,
+        "system calls, cycles": found.system_calls,
     }
     rows = [
         {"what": what, "of": name, "value": round(value, 2)}
-        for what, give in numbers.items()
-        for name, value in give().items()
+        for what, each in numbers.items()
+        for name, value in each.items()
     ]
     return [
         Section("The machine", "Every field with its origin.", table=table(described)),

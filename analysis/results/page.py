@@ -23,7 +23,7 @@ import pandas as pd
 from analysis.results.figure import Figure
 from analysis.results.figure_plotly import document, narrow, packed_library
 from analysis.results.headline import Headline
-from support.files import atomic_path
+from support.files import write_text
 
 __all__ = ["Section", "fill", "head", "page", "table", "to_script", "write_page"]
 HERE = Path(__file__).parent
@@ -59,8 +59,7 @@ def write_page(
 ) -> Path:
     """Write the page atomically; nothing in it is loaded from elsewhere."""
     text = page(title, sections, subtitle, headline)
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(path, text)
     return Path(path)
 
 

@@ -156,11 +156,10 @@ class Result:
 
     @staticmethod
     def _written(text: str, path: str | os.PathLike[str] | None) -> str:
-        from support.files import atomic_path
+        from support.files import write_text
 
         if path is not None:
-            with atomic_path(path) as temporary:
-                temporary.write_text(text, encoding="utf-8")
+            write_text(path, text)
         return text
 
 

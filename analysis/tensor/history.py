@@ -17,7 +17,7 @@ import pandas as pd
 
 from analysis.results.result import Result, of_table, table_text
 from support.errors import InputError
-from support.files import atomic_path
+from support.files import write_text
 from support.text import parse_json
 
 HEADER, ROUNDS = "search.json", "history.jsonl"
@@ -132,8 +132,7 @@ def begin(folder: Path, header: dict[str, Any]) -> History:
                 )
         return there
     folder.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(header, indent=1) + "\n")
+    write_text(path, json.dumps(header, indent=1) + "\n")
     return History(folder, header, [])
 
 

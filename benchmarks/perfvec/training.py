@@ -21,9 +21,10 @@ import numpy as np
 import torch
 
 from perfvec.precision import native_bf16
-from perfvec.training.data import Division, Labels, Rows, Shard, Split, prepare
+from perfvec.training.data import Labels, Rows, Shard, prepare
 from perfvec.training.ranks import Ranks, device_of
 from perfvec.training.recipe import Recipe
+from perfvec.training.split import Division, Split
 from perfvec.training.train import fit
 from tracegen.features import Schema, get_schema
 from uarch.space import sample

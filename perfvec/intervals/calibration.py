@@ -76,8 +76,8 @@ class WayCalibration:
     pairs: int
 
     def quantile(self, level: float) -> float:
-        """Return that at the next of LEVELS that is not below; infinite beyond the last."""
-        return float(np.append(self.quantiles, np.inf)[np.searchsorted(LEVELS, level - 1e-9)])
+        """Return that at the next of LEVELS that is not below `level`; infinite beyond the last."""
+        return _at(self.quantiles, level)
 
     def half_width(self, level: float, program_distance: ArrayLike, machine_distance: ArrayLike) -> NDArray[np.float64]:
         """Return what to add to and subtract from the logarithm of a time."""
@@ -100,8 +100,11 @@ class UnlikeCalibration:
 
     def half_width(self, level: float, isolation: NDArray[np.float64]) -> NDArray[np.float64]:
         """[n] the least half width of programs at these distances; 0 for those that are not unlike."""
-        quantile = float(np.append(self.quantiles, np.inf)[np.searchsorted(LEVELS, level - 1e-9)])
-        return np.where(isolation > self.distance, quantile, 0.0)
+        return np.where(isolation > self.distance, _at(self.quantiles, level), 0.0)
+
+
+def _at(quantiles: NDArray[np.float64], level: float) -> float:
+    return float(np.append(quantiles, np.inf)[np.searchsorted(LEVELS, level - 1e-9)])
 
 
 @dataclass(frozen=True)
@@ -117,27 +120,23 @@ class Calibration:
     def to_json(self) -> dict[str, Any]:
         """Return the document in a model's file; an infinite quantile is null."""
         ways = {
-            name: {
-                "slope": way.scale.slope,
-                "least": way.scale.least,
-                "programs": way.programs,
-                "machines": way.machines,
-                "pairs": way.pairs,
-                "quantiles": [q if math.isfinite(q) else None for q in way.quantiles.tolist()],
-            }
+            name: {"slope": way.scale.slope, "least": way.scale.least, **_written(way)}
             for name, way in self.ways.items()
         }
         document = {"format": FORMAT, "levels": LEVELS.tolist(), "ways": ways, "provenance": self.provenance}
         if (unlike := self.unlike) is not None:
-            document["unlike"] = {
-                "distance": unlike.distance,
-                "neighbours": unlike.neighbours,
-                "programs": unlike.programs,
-                "machines": unlike.machines,
-                "pairs": unlike.pairs,
-                "quantiles": [q if math.isfinite(q) else None for q in unlike.quantiles.tolist()],
-            }
+            written = _written(unlike)
+            document["unlike"] = {"distance": unlike.distance, "neighbours": unlike.neighbours, **written}
         return document
+
+
+def _written(found: WayCalibration | UnlikeCalibration) -> dict[str, Any]:
+    return {
+        "programs": found.programs,
+        "machines": found.machines,
+        "pairs": found.pairs,
+        "quantiles": [q if math.isfinite(q) else None for q in found.quantiles.tolist()],
+    }
 
 
 def calibration_from_json(document: dict[str, Any]) -> Calibration:
@@ -151,13 +150,17 @@ def calibration_from_json(document: dict[str, Any]) -> Calibration:
             slope, least = float(way["slope"]), float(way["least"])
             if quantiles is None or not 0 <= slope <= _STEEPEST or not 0 < least < np.inf:
                 raise InputError(f"the calibration of {name!r} holds numbers that cannot be")
-            counts = (int(way[count]) for count in ("programs", "machines", "pairs"))
-            ways[str(name)] = WayCalibration(Scale(slope, least), quantiles, *counts)
+            ways[str(name)] = WayCalibration(Scale(slope, least), quantiles, *_counts(way))
         return Calibration(ways, dict(document["provenance"]), _unlike(document.get("unlike")))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"a damaged calibration: {error!r}") from error
+
+
+def _counts(way: dict[str, Any]) -> tuple[int, int, int]:
+    """Numbers of programs, machines and pairs."""
+    return int(way["programs"]), int(way["machines"]), int(way["pairs"])
 
 
 def _quantiles(way: dict[str, Any]) -> NDArray[np.float64] | None:
@@ -173,8 +176,7 @@ def _unlike(document: dict[str, Any] | None) -> UnlikeCalibration | None:
     quantiles, distance, neighbours = _quantiles(document), float(document["distance"]), int(document["neighbours"])
     if quantiles is None or not 0 < distance < 2 or neighbours < 1:
         raise InputError("the calibration of unlike programs holds numbers that cannot be")
-    counts = (int(document[count]) for count in ("programs", "machines", "pairs"))
-    return UnlikeCalibration(distance, neighbours, quantiles, *counts)
+    return UnlikeCalibration(distance, neighbours, quantiles, *_counts(document))
 
 
 def calibrate_way(errors: Errors) -> WayCalibration:

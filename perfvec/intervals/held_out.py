@@ -36,11 +36,9 @@ def held_out_errors(
     machines = _labelled_machines(Path(traces), Path(latencies))
     fits = [not machines <= _known(model) for model in folds]
     trained = [{program.digest for program in model.programs} for model in folds]
-    number = {id(model): index for index, model in enumerate(folds)}
 
-    def needed(model: Model, digest: str) -> bool:
+    def needed(index: int, digest: str) -> bool:
         """Left out; of the others only the labels are needed, to fit machines."""
-        index = number[id(model)]
         return digest not in trained[index] or fits[index]
 
     windows = labelled_windows(folds, traces, latencies, needed=needed, progress=progress)

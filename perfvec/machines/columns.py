@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from perfvec.machines.encoder import MachineEncoder, no_inputs
 from perfvec.machines.features import features_of_columns
+from perfvec.representation.spread import spread
 from uarch.columns import Columns
 
-__all__ = ["cycles_of_columns", "features_of_columns", "outside_of_columns", "partly_unseen"]
 TOGETHER = 1 << 14  # machines at once: their features and the encoder's activations fit the caches
 
 
 def cycles_of_columns(encoder: MachineEncoder, columns: Columns, programs: NDArray[np.float64]) -> NDArray[np.float64]:
     """[count, P] cycles of the program vectors [P, d], in bounded memory beside the result.
 
-    Machines go to as many threads as torch has (OMP_NUM_THREADS), each of them with one of torch's: NumPy and torch let
-    go of the interpreter while they compute.
+    Machines go to as many threads as torch has (OMP_NUM_THREADS): NumPy and torch let go of the interpreter while they
+    compute.
     """
     found = np.empty((columns.count, len(programs)))
 
@@ -31,17 +29,7 @@ def cycles_of_columns(encoder: MachineEncoder, columns: Columns, programs: NDArr
         rows = slice(begin, begin + TOGETHER)
         found[rows] = encoder.cycles(features_of_columns(columns.rows(rows)), programs)
 
-    threads = torch.get_num_threads()
-    begins = range(0, columns.count, TOGETHER)
-    if threads == 1 or len(begins) == 1:
-        for begin in begins:
-            fill(begin)
-        return found
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            list(pool.map(fill, begins))
-    finally:
-        torch.set_num_threads(threads)
+    spread(fill, range(0, columns.count, TOGETHER))
     return found
 
 

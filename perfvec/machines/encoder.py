@@ -24,13 +24,10 @@ from perfvec.machines.features import (
     PREFETCHERS_IN_PLACE,
     UNITS,
     features_of_machines,
-    machine_features,
 )
 from uarch.configuration import OPTIONAL, Machine, flatten
 from uarch.constraints import CORES, PREDICTORS, PREFETCHERS, STREAM, TAGGED, memory_models
 from uarch.space import load_space, ranges
-
-__all__ = ["MachineEncoder", "machine_features"]
 
 
 def _fields(machine: Machine) -> dict[str, float]:
@@ -75,6 +72,12 @@ HINGES = (-1.0, 0.0, 1.0)  # in deviations of a normalised feature
 _DROPOUT = 0.1
 _TOLD = 4  # fields in one warning
 _COVERED = 0.9  # of a range of the default space, in the logarithm: 160 sampled machines cover 0.91 of every field's
+
+
+def input_scale(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    """[F] what inputs are multiplied by: 1 over their deviation in `features` [K, F], 0 where all are alike."""
+    spread = features.std(axis=0)
+    return np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0).astype(np.float32)
 
 
 class MachineEncoder(nn.Module):
@@ -208,12 +211,12 @@ class MachineEncoder(nn.Module):
 
     @torch.no_grad()
     def encode(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
-        """[K, d] vectors from `machine_features` rows [K, F]."""
+        """[K, d] vectors from `features_of_machines` rows [K, F]."""
         return self(torch.from_numpy(features)).double().numpy()
 
     @torch.no_grad()
     def cycles(self, features: NDArray[np.float32], programs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """[K, P] cycles of the program vectors [P, d] on the machines of `machine_features` rows [K, F].
+        """[K, P] cycles of the program vectors [P, d] on the machines of `features_of_machines` rows [K, F].
 
         As `encode(features) @ programs.T`, but the last layers, which are linear, are multiplied with the programs
         first: a machine then costs 1 + P outputs instead of d.

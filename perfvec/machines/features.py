@@ -158,8 +158,3 @@ def features_of_columns(columns: Columns) -> NDArray[np.float32]:
 def features_of_machines(machines: Sequence[Machine]) -> NDArray[np.float32]:
     """[K, F] of machines of any kinds."""
     return features_of_columns(of_machines(machines))
-
-
-def machine_features(machine: Machine) -> NDArray[np.float32]:
-    """[F] of one."""
-    return features_of_machines([machine])[0]

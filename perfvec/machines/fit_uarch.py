@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from perfvec.evaluate import labelled_segments
 from perfvec.machines.machine_vector import FORMAT, SUFFIX, MachineVector
-from perfvec.machines.posterior import Observations, Posterior, fit, fit_segments, mean_prior
+from perfvec.machines.posterior import Observations, Posterior, fit, fit_segments, mean_prior, wholes
 from perfvec.machines.times import gather, read_times
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
@@ -201,10 +201,9 @@ def _finish(
     }
     fitted = MachineVector(name, frequency, model.digest, posterior.mean, posterior.factor, posterior.noise, provenance)
     fitted.save(output)
-    totals = np.zeros((len(programs), observed.vectors.shape[1]))
-    np.add.at(totals, observed.program, observed.vectors)
+    totals, cycles = wholes(observed)
     second = frequency * 1e9
-    seconds = np.bincount(observed.program, observed.cycles) / second
+    seconds = cycles / second
     frame = pd.DataFrame(
         {
             "program": list(programs),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from scipy.special import ndtri
 from support.arrays import load_arrays, save_arrays
 from support.errors import InputError
 from support.text import parse_json
+from uarch.configuration import Machine
 
 if TYPE_CHECKING:
     from perfvec.model import Model
@@ -65,6 +67,16 @@ class MachineVector:
         values = {name: getattr(self, name) for name in _KINDS}
         values |= {name: float(values[name]) for name in ("frequency_ghz", "noise")}
         save_arrays(path, FORMAT, values | {"provenance": json.dumps(self.provenance, allow_nan=False)})
+
+
+def vectors_of(model: Model, machines: Sequence[Machine | MachineVector]) -> tuple[NDArray[np.float64], list[str]]:
+    """[K, d] vectors of configured and fitted machines, and where each is from: `fitted`, or as
+    `Model.machine_vectors` says.
+    """
+    configured = [machine for machine in machines if not isinstance(machine, MachineVector)]
+    known = zip(*model.machine_vectors(configured), strict=True)
+    found = [(m.vector, "fitted") if isinstance(m, MachineVector) else next(known) for m in machines]
+    return np.stack([vector for vector, _ in found]), [way for _, way in found]
 
 
 def load_machine_vector(path: str | os.PathLike[str], model: Model | None = None) -> MachineVector:

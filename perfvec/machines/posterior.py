@@ -17,7 +17,7 @@ priors.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -44,6 +44,13 @@ class Observations:
     cycles: NDArray[np.float64]  # [n]
     program: NDArray[np.int64]  # [n] numbers from 0 on: groups of one program share theirs
     uncertainty: NDArray[np.float64] | None = None  # [n] relative standard deviation of the measurement
+
+
+def observations(parts: Sequence[tuple[str, NDArray[np.float64], NDArray[np.float64]]]) -> Observations:
+    """Those of labels on one machine, of one part at least: a program's digest, its segments' vectors, their cycles."""
+    digests, vectors, cycles = zip(*parts, strict=True)
+    programs = np.repeat(digests, list(map(len, vectors)))
+    return Observations(np.concatenate(vectors), np.concatenate(cycles), np.unique(programs, return_inverse=True)[1])
 
 
 Prior = NDArray[np.float64] | Callable[[Observations], NDArray[np.float64]]  # [d], or what gives it for times
@@ -98,7 +105,7 @@ def fit(observed: Observations, prior: Prior, *, leave_out: bool = False) -> Pos
     covariance = average.variance / unit * np.eye(len(mean)) - design.T @ average.reduction @ design / unit**2
     values, basis = np.linalg.eigh(covariance)
     factor = basis * np.sqrt(np.maximum(values, 0.0))
-    totals, time = _wholes(observed)
+    totals, time = wholes(observed)
     moved = non_negative(mean, factor, totals / time[:, None])
     return Posterior(
         mean=moved,
@@ -112,7 +119,7 @@ def fit(observed: Observations, prior: Prior, *, leave_out: bool = False) -> Pos
     )
 
 
-def _wholes(observed: Observations) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def wholes(observed: Observations) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Vectors [programs, d] and times of whole programs, in the order of their numbers."""
     programs = np.unique(observed.program, return_inverse=True)[1]
     totals = np.zeros((int(programs.max()) + 1, observed.vectors.shape[1]))
@@ -126,7 +133,7 @@ def _mean(
     """The posterior's mean, what it is averaged from, the design, and k of the module's description."""
     vectors, cycles = observed.vectors, observed.cycles
     programs = np.unique(observed.program, return_inverse=True)[1]
-    totals, time = _wholes(observed)
+    totals, time = wholes(observed)
     count = len(time)
     whole, relative, _ = _relative(totals, time, prior)
     unit = float((whole**2).sum() / count)
@@ -141,7 +148,7 @@ def _mean(
 
 def _left_out(observed: Observations, prior: Prior, alone: NDArray[np.float64]) -> NDArray[np.float64]:
     """[programs] relative errors of each program by a fit to all others; `alone` is the prior where there are none."""
-    totals, time = _wholes(observed)
+    totals, time = wholes(observed)
     errors = np.zeros(len(time))
     for number, program in enumerate(np.unique(observed.program)):
         rows = observed.program != program

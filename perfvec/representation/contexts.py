@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 
 from perfvec.model import FoundationModel
-from perfvec.precision import forward
 
 PERFVEC_CONTEXT = 256
 _BATCH = 128  # contexts side by side
@@ -42,6 +41,6 @@ def context_sums(
         missing = end - begin + context - 1 - len(x)
         x = torch.cat([foundation.mean.expand(missing, -1), x])
         contexts = x.unfold(0, context, 1).permute(2, 0, 1).contiguous()  # [context, end − begin, inputs]
-        representation, _ = forward(foundation, contexts, None, bf16)
+        representation, _ = foundation(contexts, bf16=bf16)
         total += representation[-1].double().sum(dim=0).cpu().numpy()
     return total

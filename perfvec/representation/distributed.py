@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from perfvec.model import DEFAULT_WEIGHTS, FoundationModel, Model, load_model
 from perfvec.precision import native_bf16, rounded
@@ -25,6 +24,7 @@ from perfvec.representation.vector import ProgramVector
 from support.errors import InputError
 from support.executor import Executor, settle
 from support.files import require_writable
+from support.progress import instruction_bar
 from tracegen.features.file import FeaturesFile, extract
 from tracegen.formats.trace import Trace
 
@@ -106,13 +106,7 @@ def _extract(model: Model, model_path: Path, works: Sequence[_Work], cluster: Ex
     missing = [work for work in works if not _has_features(work, model)]
     tasks = [_Extraction(work.trace, work.features, model_path, model.digest, work.total) for work in missing]
     done = cluster.map(_extract_one, tasks, lambda task: [task.trace, task.features.parent, task.model])
-    with tqdm(
-        total=sum(work.total for work in missing),
-        unit="instr",
-        unit_scale=True,
-        desc="features",
-        disable=None if progress else True,
-    ) as bar:
+    with instruction_bar("features", sum(work.total for work in missing), progress) as bar:
         for number, _ in done:
             settle(missing[number].features)
             bar.update(missing[number].total)
@@ -153,7 +147,7 @@ def _represent(
     left = [owner.count(number) for number in range(len(works))]
     vectors: dict[int, ProgramVector] = {}
     total = sum(work.total for work in works)
-    with tqdm(total=total, unit="instr", unit_scale=True, desc="represent", disable=None if progress else True) as bar:
+    with instruction_bar("represent", total, progress) as bar:
         bar.update(total - sum(task.end - task.begin for task in tasks))
 
         def finish(number: int) -> None:

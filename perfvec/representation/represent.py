@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from perfvec.architectures import State
 from perfvec.model import FoundationModel, Model
-from perfvec.precision import Rounded, forward, native_bf16, rounded
+from perfvec.precision import Rounded, native_bf16, rounded
 from perfvec.representation.contexts import PERFVEC_CONTEXT, context_sums
 from perfvec.representation.device_features import DeviceFeatures
 from perfvec.representation.kept_intervals import KeptIntervals
@@ -29,6 +29,7 @@ from perfvec.representation.memory import keep_freed_memory
 from perfvec.representation.spread import spread
 from perfvec.representation.vector import ProgramVector
 from support.ahead import ahead
+from support.progress import instruction_bar
 from tracegen.formats.trace import Trace
 from tracegen.qemu.stream import ProgramStream
 from uarch.instructions import Chunk, StaticInstructions
@@ -96,7 +97,7 @@ def representations(
         )
         if not present.all():  # as in training: before the trace's start the input is its mean
             x = torch.where(torch.from_numpy(present).to(device)[..., None], x, foundation.mean)
-        representation, state = forward(foundation, x, state, bf16)
+        representation, state = foundation(x, state, bf16=bf16)
         yield representation, counts
 
 
@@ -280,7 +281,7 @@ def represent(
     work = work_of(trace.digest, model, total, windowed=windowed)
     kept = KeptIntervals(checkpoint, work) if checkpoint else None
     intervals, counts = kept.read() if kept else ([], [])
-    with _bar(f"represent {trace.name}", total, progress) as bar:
+    with instruction_bar(f"represent {trace.name}", total, progress) as bar:
         bar.update(sum(counts))
         for count, vector in chunk_sums(model, trace, stop=total, skip=len(counts), windowed=windowed):
             intervals.append(vector)
@@ -317,7 +318,7 @@ def represent_stream(model: Model, stream: ProgramStream, *, progress: bool = Tr
     running = Pass(model, stream.instructions)
     intervals: list[NDArray[np.float64]] = []
     counts: list[int] = []
-    with _bar(f"represent {stream.program}", None, progress) as bar:
+    with instruction_bar(f"represent {stream.program}", None, progress) as bar:
         waiting: list[ChunkFeatures] = []
 
         def work_off() -> None:
@@ -341,10 +342,6 @@ def represent_stream(model: Model, stream: ProgramStream, *, progress: bool = Tr
 def work_of(digest: str, model: Model, total: int, *, windowed: bool = False) -> str:
     """Return the identity of the work that kept intervals belong to."""
     return f"{digest} {model.digest} dithered {total} {interval_size(windowed)}{' windowed' if windowed else ''}"
-
-
-def _bar(description: str, total: int | None, progress: bool) -> tqdm:
-    return tqdm(total=total, unit="instr", unit_scale=True, desc=description, disable=None if progress else True)
 
 
 def reference_machine(model: Model) -> tuple[str, NDArray[np.float64]]:

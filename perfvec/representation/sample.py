@@ -25,6 +25,7 @@ from perfvec.representation.signatures import Reservoir
 from perfvec.representation.stratified import Estimate, allocate, estimate, relative_variance, suffices, variances
 from perfvec.representation.vector import ProgramVector, Sampling
 from support.errors import InputError
+from support.progress import instruction_bar
 from tracegen.features.schema import extracted
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import UNIT
@@ -54,7 +55,7 @@ def capacity(model: Model) -> int:
 
 def represent_sampled(
     model: Model,
-    trace: Trace | str | os.PathLike[str],
+    path: str | os.PathLike[str],
     *,
     half_width: float = HALF_WIDTH,
     max_instructions: int | None = None,
@@ -65,27 +66,23 @@ def represent_sampled(
 
     Raises InputError for a bad trace or a half-width outside (0, 1).
     """
-    if not isinstance(trace, Trace):
-        with Trace(trace) as opened:
-            return represent_sampled(
-                model, opened, half_width=half_width, max_instructions=max_instructions, seed=seed, progress=progress
-            )
-    require_half_width(half_width)
-    keep_freed_memory()  # a chunk's features, too, are megabytes that live for a moment
-    opened, total = trace, len(trace) if max_instructions is None else min(max_instructions, len(trace))
-    instructions = trace.static
+    with Trace(path) as trace:
+        require_half_width(half_width)
+        keep_freed_memory()  # a chunk's features, too, are megabytes that live for a moment
+        total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
+        instructions = trace.static
 
-    def collect(slots: Reservoir | Listed) -> Pool:
-        pool = Pool(model, instructions, slots)
-        with _bar(f"features {opened.name}", total, progress) as bar:
-            for chunk, stored in extracted(pool.extractor, opened.chunks(stop=total)):
-                pool.observe(chunk, stored)
-                bar.update(len(chunk))
-        return pool
+        def collect(slots: Reservoir | Listed) -> Pool:
+            pool = Pool(model, instructions, slots)
+            with instruction_bar(f"features {trace.name}", total, progress) as bar:
+                for chunk, stored in extracted(pool.extractor, trace.chunks(stop=total)):
+                    pool.observe(chunk, stored)
+                    bar.update(len(chunk))
+            return pool
 
-    drawn = Sample(model, collect(Reservoir(capacity(model), seed)), seed=seed, collect=collect)
-    drawn.reach(half_width, progress=progress)
-    return drawn.vector(trace.name, trace.isa, trace.digest)
+        drawn = Sample(model, collect(Reservoir(capacity(model), seed)), seed=seed, collect=collect)
+        drawn.reach(half_width, progress=progress)
+        return drawn.vector(trace.name, trace.isa, trace.digest)
 
 
 def represent_stream_sampled(
@@ -109,7 +106,7 @@ def represent_stream_sampled(
     looked = 1 << 24
     random = np.random.default_rng([seed, 2])
     name, machine = reference_machine(model)
-    with _bar(f"features {stream.program}", None, progress) as bar:
+    with instruction_bar(f"features {stream.program}", None, progress) as bar:
         for chunk in stream.chunks():
             pool.grow(stream.instructions)
             pool.observe(chunk)
@@ -235,7 +232,7 @@ class Sample:
 
     def draw(self, count: int, *, progress: bool = True) -> None:
         """Draw so many units of each stratum, or all of it."""
-        with _bar("represent", None, progress) as bar:
+        with instruction_bar("represent", None, progress) as bar:
             self._draw(np.minimum(self._strata.size, count), bar)
 
     def reach(self, half_width: float, *, progress: bool = True) -> None:
@@ -243,7 +240,7 @@ class Sample:
         size = self._strata.size
         pilot = np.maximum(LEAST, np.ceil(PILOT * size / max(size.sum(), 1)).astype(np.int64))
         pooled = np.array([len(queue) for queue in self._queue], np.int64)
-        with _bar("represent", None, progress) as bar:
+        with instruction_bar("represent", None, progress) as bar:
             self._draw(np.minimum(pooled, pilot), bar)
             caution = 1.0
             for _ in range(_ROUNDS):
@@ -421,7 +418,3 @@ class Sample:
 def _batches(slots: NDArray[np.int64], size: int = 1024) -> Iterator[tuple[int, NDArray[np.int64]]]:
     for begin in range(0, len(slots), size):
         yield begin, slots[begin : begin + size]
-
-
-def _bar(description: str, total: int | None, progress: bool) -> tqdm:
-    return tqdm(total=total, unit="instr", unit_scale=True, desc=description, disable=None if progress else True)

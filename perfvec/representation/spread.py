@@ -21,8 +21,8 @@ def spread(work: Callable[[T], None], items: Sequence[T]) -> None:
         for item in items:
             work(item)
         return
-    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        try:
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             list(pool.map(work, items))
-        finally:
-            torch.set_num_threads(threads)  # for threads to come; this one's own number has stayed
+    finally:
+        torch.set_num_threads(threads)  # for threads to come; this one's own number has stayed

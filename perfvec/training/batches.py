@@ -70,15 +70,20 @@ def batches(
             yield ready
 
 
+def drawn_pairs(generator: np.random.Generator, machines: int, wanted: int) -> NDArray[np.int64]:
+    """Rows of `wanted` of so many machines, in pairs of one and the next: with replacement where there are fewer."""
+    pairs, count = machines // 2, wanted // 2
+    first = 2 * generator.choice(pairs, count, replace=count > pairs)
+    return np.stack([first, first + 1], axis=1).reshape(-1)
+
+
 def _sampled_sequence(
     one: SampledShard, schema: Schema, recipe: Recipe, begin: int, seed: int
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint16], NDArray[np.float64], NDArray[np.float32]]:
     """x [T', 1, F], present [T', 1], latencies [T, M], mean latencies [M] and configurations [M, F'] of a sequence, on
-    pairs of machines that `seed` draws: with replacement where there are fewer.
+    pairs of machines that `seed` draws.
     """
-    pairs, wanted = len(one.machines) // 2, recipe.sampled_machines // 2
-    drawn = np.random.default_rng(seed).choice(pairs, wanted, replace=wanted > pairs)
-    rows = np.stack([2 * drawn, 2 * drawn + 1], axis=1).reshape(-1)
+    rows = drawn_pairs(np.random.default_rng(seed), len(one.machines), recipe.sampled_machines)
     where = np.zeros(1, np.int64)
     x, y, present = batch([one.shard], schema, where, where + begin, recipe.lead, recipe.sequence)
     return x, present, y[:, 0, rows], one.shard.mean[rows], one.features[rows]

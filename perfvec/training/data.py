@@ -78,6 +78,7 @@ class Shard:
     stored: Rows  # [lead + n, columns]
     latency: Rows  # u16 [n, U]
     mean: NDArray[np.float64]  # [U] mean latency
+    start: int = 0  # first labelled instruction of the trace
 
     def __len__(self) -> int:
         return len(self.latency)
@@ -132,29 +133,6 @@ class Labels:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def folds(names: Iterable[str], n: int) -> list[tuple[str, ...]]:
-    """The names in n groups, for leave-programs-out: sorted, shuffled by NumPy's default generator of seed 0, dealt."""
-    distinct = sorted(set(names))
-    order = np.random.default_rng(0).permutation(len(distinct))
-    return [tuple(distinct[index] for index in order[k::n]) for k in range(n)]
-
-
-def fold_of(names: Iterable[str], text: str) -> tuple[str, ...]:
-    """The programs of the fold "K/N", K from 1 to N. Raises InputError where there is none of that description."""
-    k, n = _fold_numbers(text)
-    distinct = set(names)
-    if n < 2 or n > len(distinct):
-        raise InputError(f"fold {text!r}: {len(distinct)} programs make 2 to {len(distinct)} folds")
-    return folds(distinct, n)[k - 1]
-
-
-def _fold_numbers(text: str) -> tuple[int, int]:
-    first, slash, second = text.partition("/")
-    if not (slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
-        raise InputError(f"fold {text!r} is not K/N with K from 1 to N, as 2/5")
-    return int(first), int(second)
-
-
 def pair_files(traces: Path, latencies: Path) -> Iterator[tuple[Path, Path]]:
     """(trace file, latency file) for every latency file under `latencies`, joined by the trace's digest."""
     by_digest: dict[str, Path] = {}
@@ -186,10 +164,6 @@ def prepare_sampled(
     takes its features from there. Raises InputError as `prepare` does.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    begins: list[tuple[Shard, int]] = []
-    for shard in known:
-        with LatencyFile(shard.latency_file) as file:
-            begins.append((shard, file.start))
     of_traces: dict[Path, list[Path]] = {}
     for trace_path, latency_path in pair_files(traces, latencies):
         of_traces.setdefault(trace_path, []).append(latency_path)
@@ -200,23 +174,23 @@ def prepare_sampled(
             for file in files:
                 _check_distinct(file)
             places = [_place(file, schema, folder) for file in files]
-            around = [next((pair for pair in begins if _lies_in(file, *pair)), None) for file in files]
-            alone = [k for k, pair in enumerate(around) if pair is None]
+            around = [next((whole for whole in known if _lies_in(file, whole)), None) for file in files]
+            alone = [k for k, whole in enumerate(around) if whole is None]
             _made(trace_path, [files[k] for k in alone], schema, [places[k] for k in alone], wait=True)
-            for file, path, place, pair in zip(files, paths, places, around, strict=True):
-                shard = _shard(path, place, schema) if pair is None else _part_of(*pair, file, path, place)
+            for file, path, place, whole in zip(files, paths, places, around, strict=True):
+                shard = _shard(path, place, schema) if whole is None else _part_of(whole, file, path, place)
                 machines = tuple(file.machines)
                 found.append(SampledShard(shard, machines, features_of_machines(machines)))
     return tuple(found)
 
 
-def _lies_in(file: LatencyFile, shard: Shard, start: int) -> bool:
+def _lies_in(file: LatencyFile, shard: Shard) -> bool:
     same = file.trace_digest == shard.trace_digest
-    return same and start <= file.start and file.start + len(file) <= start + len(shard)
+    return same and shard.start <= file.start and file.start + len(file) <= shard.start + len(shard)
 
 
-def _part_of(shard: Shard, start: int, file: LatencyFile, path: Path, folder: Path) -> Shard:
-    """The part of `shard`, which begins at instruction `start`, that `file` labels: its labels lie beside `folder`."""
+def _part_of(shard: Shard, file: LatencyFile, path: Path, folder: Path) -> Shard:
+    """The part of `shard` that `file` labels: its labels lie beside `folder`."""
     folder = folder.with_name(f"{folder.name}-labels")  # a shard of its own would have features
     scratch = folder.with_name(f".{folder.name}.part")
     with ExitStack() as locks:
@@ -230,7 +204,8 @@ def _part_of(shard: Shard, start: int, file: LatencyFile, path: Path, folder: Pa
             scratch.rename(folder)
     mean = np.array(json.loads(_complete(folder).read_text())["mean"])
     latency = Rows(folder / "latency", "<u2", len(file), (len(file.machines),))
-    return replace(shard, latency_file=str(path), lead=shard.lead + file.start - start, latency=latency, mean=mean)
+    lead = shard.lead + file.start - shard.start
+    return replace(shard, latency_file=str(path), lead=lead, latency=latency, mean=mean, start=file.start)
 
 
 def _files(folder: Path, suffix: str) -> list[Path]:
@@ -350,6 +325,7 @@ def _shard(latency_path: Path, folder: Path, schema: Schema) -> Shard:
             stored=Rows(folder / "stored", schema.dtype, lead + count, (len(schema.columns),)),
             latency=Rows(folder / "latency", "<u2", count, (len(file.machines),)),
             mean=np.array(information["mean"]),
+            start=file.start,
         )
 
 
@@ -458,48 +434,3 @@ def work_folder(output: str | os.PathLike[str]) -> Path:
     """Return the folder where a training run that writes `output` keeps shards and checkpoints."""
     path = Path(output)
     return path.with_name(f".{path.name}.work")
-
-
-@dataclass(frozen=True)
-class Split:
-    """Labels that do not train: programs and machines that are held out, programs that validate.
-
-    `fold` is "K/N" (see `fold_of`); `validate_fraction` takes this share of the programs left, in
-    the order of `folds`.
-    """
-
-    exclude: tuple[str, ...] = ()
-    fold: str = ""
-    hold_machines: int = 0
-    machine_seed: int = 0
-    validate_programs: tuple[str, ...] = ()
-    validate_fraction: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.fold:
-            _fold_numbers(self.fold)
-        if not 0.0 <= self.validate_fraction <= 0.5:
-            raise InputError(f"the fraction of programs to validate on is {self.validate_fraction}; at most 0.5")
-        if self.validate_fraction and self.validate_programs:
-            raise InputError("programs to validate on are named, and drawn by a fraction; give one of the two")
-
-    def divide(self, labels: Labels) -> Division:
-        """Raises InputError where a program is unknown or nothing is left to train on."""
-        held = {*self.exclude, *(fold_of(labels.programs, self.fold) if self.fold else ())}
-        training, machines = labels.without(held).hold_machines(self.hold_machines, self.machine_seed)
-        judges = set(self.validate_programs)
-        if self.validate_fraction:
-            (shuffled,) = folds(training.programs, 1)
-            judges |= set(shuffled[: max(1, round(self.validate_fraction * len(shuffled)))])
-        validation = training.of_programs(judges) if judges else None
-        return Division(training.without(judges), validation, tuple(sorted(held)), machines)
-
-
-@dataclass(frozen=True)
-class Division:
-    """Labels divided by a Split."""
-
-    training: Labels
-    validation: Labels | None
-    held_programs: tuple[str, ...]
-    held_machines: tuple[Machine, ...]

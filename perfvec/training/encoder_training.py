@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from perfvec.eager import AdamW
-from perfvec.machines.encoder import MachineEncoder
+from perfvec.machines.encoder import MachineEncoder, input_scale
 from perfvec.machines.features import features_of_machines
 from perfvec.model import FoundationModel, Model
 from perfvec.precision import rounded
 from perfvec.training import sampled_encoder
-from perfvec.training.data import Labels, SampledShard, Shard, pair_files
+from perfvec.training.data import Labels, SampledShard, pair_files
 from perfvec.training.windows import window_vector
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
@@ -57,9 +57,9 @@ def fit_encoder(
     vectors: list[NDArray[np.float64]] = []
     cycles: list[NDArray[np.float64]] = []
     windows_of: dict[str, list[tuple[int, int]]] = {}  # by trace digest: first instruction, window
-    for shard, start in tqdm(_starts(labels), desc="windows", disable=None if progress else True):
+    for shard in tqdm(labels.shards, desc="windows", disable=None if progress else True):
         for begin in _window_begins(len(shard)):
-            windows_of.setdefault(shard.trace_digest, []).append((start + begin, len(vectors)))
+            windows_of.setdefault(shard.trace_digest, []).append((shard.start + begin, len(vectors)))
             cycles.append(shard.latency[begin : begin + MEAN_OVER].sum(axis=0, dtype=np.float64))
             vectors.append(window_vector(foundation, shard, begin, MEAN_OVER))
     table, times = np.array(vectors), np.array(cycles)
@@ -145,14 +145,6 @@ def _program_vectors(
     return means
 
 
-def _starts(labels: Labels) -> list[tuple[Shard, int]]:
-    pairs = []
-    for shard in labels.shards:
-        with LatencyFile(shard.latency_file) as file:
-            pairs.append((shard, file.start))
-    return pairs
-
-
 def require_windows(labels: Labels) -> None:
     """Raise InputError where a labelled window is too short to teach an encoder."""
     for shard in labels.shards:
@@ -217,9 +209,8 @@ def _fresh(features: NDArray[np.float32], vectors: NDArray[np.float64], table: N
         (encoder.basis_scale, deviation),
     ):
         buffer.copy_(torch.as_tensor(value))
-    spread = features.std(axis=0)
     encoder.mean.copy_(torch.from_numpy(features.mean(axis=0)))
-    encoder.scale.copy_(torch.from_numpy(np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0)))
+    encoder.scale.copy_(torch.from_numpy(input_scale(features)))
     return encoder
 
 

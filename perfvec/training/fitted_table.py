@@ -15,7 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from perfvec.evaluate import labelled_segments
-from perfvec.machines.posterior import Observations, fit_segments
+from perfvec.machines.posterior import fit_segments, observations
 from perfvec.model import Model, TrainingProgram
 from perfvec.training.data import pair_files
 from support.errors import InputError
@@ -59,11 +59,5 @@ def fit_table(
     prior = model.encoder.vectors(list(machines.values())) if model.encoder is not None and machines else None
     fitted = np.zeros((len(machines), model.foundation.width))
     for index, parts in enumerate(segments.values()):
-        digests = np.concatenate([np.repeat(digest, len(vectors)) for digest, vectors, _ in parts])
-        observed = Observations(
-            np.concatenate([vectors for _, vectors, _ in parts]),
-            np.concatenate([cycles for _, _, cycles in parts]),
-            np.unique(digests, return_inverse=True)[1],
-        )
-        fitted[index] = fit_segments(model, observed, None if prior is None else prior[index]).mean
+        fitted[index] = fit_segments(model, observations(parts), None if prior is None else prior[index]).mean
     return replace(model, fitted_machines=tuple(machines.values()), fitted_vectors=fitted)

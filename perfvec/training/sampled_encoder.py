@@ -19,8 +19,9 @@ from torch.nn.functional import smooth_l1_loss
 from tqdm import tqdm
 
 from perfvec.eager import AdamW
-from perfvec.machines.encoder import HINGES, MachineEncoder
+from perfvec.machines.encoder import HINGES, MachineEncoder, input_scale
 from perfvec.machines.features import features_of_machines
+from perfvec.training.batches import drawn_pairs
 from perfvec.training.data import SampledShard
 from perfvec.training.recipe import Recipe
 from uarch.configuration import Machine
@@ -54,7 +55,6 @@ def fresh(
     features = np.concatenate([features_of_machines(machines), *(one.features for one in sampled)])
     if known is not None:
         return reaching(widened(known, features), features)
-    spread = features.std(axis=0)
     torch.manual_seed(recipe.seed)
     encoder = MachineEncoder(
         recipe.width,
@@ -64,7 +64,7 @@ def fresh(
         hinges=HINGES,
     )
     encoder.mean.copy_(torch.from_numpy(features.mean(axis=0)))
-    encoder.scale.copy_(torch.from_numpy(np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0)))
+    encoder.scale.copy_(torch.from_numpy(input_scale(features)))
     paces = np.concatenate([np.log(one.shard.mean) for one in sampled])
     encoder.pace.copy_(torch.tensor(float(paces.mean())))
     learned = {
@@ -81,11 +81,9 @@ def widened(encoder: MachineEncoder, features: NDArray[np.float32]) -> MachineEn
     """The encoder with as many inputs as `features` [K, F]; the new ones change nothing yet."""
     old, new = len(encoder.mean), features.shape[1]
     later = features[:, old:]
-    spread = later.std(axis=0)
     state = dict(encoder.state_dict())
     state["mean"] = torch.cat([encoder.mean, torch.from_numpy(later.mean(axis=0))])
-    scale = np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0).astype(np.float32)
-    state["scale"] = torch.cat([encoder.scale, torch.from_numpy(scale)])
+    state["scale"] = torch.cat([encoder.scale, torch.from_numpy(input_scale(later))])
     for name in ("linear.weight", "correction.0.weight"):  # features, and again behind each hinge
         weight = state[name].unflatten(1, (1 + len(encoder.hinges), old))
         state[name] = nn.functional.pad(weight, (0, new - old)).flatten(1)
@@ -148,15 +146,11 @@ def _huber(error: Tensor, beta: float) -> Tensor:
 
 
 def _drawn(sampled: Sequence[Windows], generator: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Vectors [W, d], latencies [W, M] and features [W, M, F] of windows drawn at random, on pairs of their machines:
-    with replacement where there are fewer.
-    """
+    """Vectors [W, d], latencies [W, M] and features [W, M, F] of random windows, on pairs of their machines."""
     parts = []
     for index in generator.integers(0, len(sampled), _SAMPLED):
         window = sampled[index]
-        pairs, wanted = window.latencies.shape[1] // 2, _MACHINES // 2
-        first = 2 * generator.choice(pairs, wanted, replace=wanted > pairs)
-        rows = np.stack([first, first + 1], axis=1).reshape(-1)
+        rows = drawn_pairs(generator, window.latencies.shape[1], _MACHINES)
         parts.append((window.vectors[0], window.latencies[0, rows], window.features[0, rows]))
     vectors, latencies, features = (torch.from_numpy(np.stack(column)).float() for column in zip(*parts, strict=True))
     return vectors, latencies, features

@@ -36,24 +36,14 @@ from perfvec.representation.represent import sequence_sums
 from perfvec.training import encoder_training, sampled_encoder
 from perfvec.training.batches import batches
 from perfvec.training.checkpoint import Best, Trained, load_checkpoint, save_checkpoint
-from perfvec.training.data import (
-    WARMUP,
-    Division,
-    Labels,
-    SampledShard,
-    Shard,
-    Split,
-    batch,
-    prepare,
-    prepare_sampled,
-    work_folder,
-)
+from perfvec.training.data import WARMUP, Labels, SampledShard, Shard, batch, prepare, prepare_sampled, work_folder
 from perfvec.training.fitted_table import fit_table, require_trained
 from perfvec.training.metrics import Metrics, require_tensorboard
 from perfvec.training.objective import Objective, scales_of
 from perfvec.training.optimizer import optimizer_for
 from perfvec.training.ranks import Ranks, device_of, processes
 from perfvec.training.recipe import Recipe
+from perfvec.training.split import Division, Split
 from perfvec.training.table_rows import refine_table
 from support.errors import InputError
 from support.kinds import require_output

@@ -11,7 +11,8 @@ import torch
 
 from analysis.parts.partition import Parts
 from analysis.parts.predicted_parts import collect
-from perfvec.machines.encoder import HINGES, MachineEncoder, machine_features
+from perfvec.machines.encoder import HINGES, MachineEncoder
+from perfvec.machines.features import features_of_machines
 from perfvec.model import FoundationModel, Model
 from perfvec.representation.represent import represent
 from perfvec.representation.vector import ProgramVector
@@ -31,7 +32,7 @@ def small_model() -> Model:
     torch.manual_seed(4)
     machines = (load_machine("base"), load_machine("cortex-a53"))
     foundation = FoundationModel(get_schema("default"), 2, width=16, layers=1).eval()
-    encoder = MachineEncoder(16, features=len(machine_features(machines[0])), coordinates=4, hinges=HINGES)
+    encoder = MachineEncoder(16, features=features_of_machines(machines).shape[1], coordinates=4, hinges=HINGES)
     for parameter in encoder.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
     encoder.basis.normal_()

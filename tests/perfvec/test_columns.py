@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.questions.predict import notes, predict
-from perfvec.machines.columns import cycles_of_columns, features_of_columns, outside_of_columns, partly_unseen
-from perfvec.machines.encoder import MachineEncoder, machine_features
+from perfvec.machines.columns import cycles_of_columns, outside_of_columns, partly_unseen
+from perfvec.machines.encoder import MachineEncoder
+from perfvec.machines.features import features_of_columns, features_of_machines
 from tests.analysis.vectors import program, shipped
 from uarch.columns import of_machines
 from uarch.configuration import replace_field, replace_fields
@@ -20,7 +21,8 @@ from uarch.space import sample
 def test_features_of_the_presets():
     machines = [load_machine(name) for name in preset_names()]
     assert np.array_equal(
-        features_of_columns(of_machines(machines)), np.stack([machine_features(machine) for machine in machines])
+        features_of_columns(of_machines(machines)),
+        np.concatenate([features_of_machines([machine]) for machine in machines]),
     )
 
 
@@ -28,7 +30,7 @@ def test_features_of_the_presets():
 @given(seed=st.integers(0, 10_000), space=st.sampled_from(["default", "caches", "embedded"]))
 def test_features_of_random_machines(seed, space):
     machines = sample(12, seed, space)
-    expected = np.stack([machine_features(machine) for machine in machines])
+    expected = np.concatenate([features_of_machines([machine]) for machine in machines])
     assert np.allclose(features_of_columns(of_machines(machines)), expected, rtol=1e-6, atol=1e-6)
 
 
@@ -37,7 +39,7 @@ def test_cycles_are_the_products_of_vectors(monkeypatch):
     machines = sample(20, 2)
     encoder = shipped().encoder
     programs = np.stack([program(seed=seed).vector for seed in range(3)])
-    expected = encoder.encode(np.stack([machine_features(machine) for machine in machines])) @ programs.T
+    expected = encoder.encode(np.concatenate([features_of_machines([machine]) for machine in machines])) @ programs.T
     assert np.allclose(cycles_of_columns(encoder, of_machines(machines), programs), expected, rtol=1e-3)
 
 

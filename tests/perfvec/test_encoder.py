@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfvec.machines.encoder import MachineEncoder, field_names, machine_features
-from perfvec.machines.features import features
+from perfvec.machines.encoder import MachineEncoder, field_names
+from perfvec.machines.features import features, features_of_machines
 from perfvec.model import load_model
 from perfvec.training.encoder_training import learn
 from uarch.configuration import machine_from_dict, replace_field
@@ -30,7 +30,7 @@ def law():
     truth = slow[:, None] * parts[0] + memory[:, None] * parts[1]
     windows = rng.random((12, width)) * 1e5
     window, row = (grid.ravel() for grid in np.meshgrid(np.arange(12), np.arange(80)))
-    features = np.stack([machine_features(machine) for machine in machines])
+    features = np.concatenate([features_of_machines([machine]) for machine in machines])
     cycles = (windows[window] * truth[row]).sum(axis=1)
     encoder = learn(features[:80], windows, window, row, cycles, truth[:40], seed=0, steps=600, progress=False)
     return encoder, features, windows, truth
@@ -64,7 +64,7 @@ def test_the_shipped_model_still_encodes():
 
 
 def test_a_machine_beyond_the_training_is_told(capsys):
-    encoder = MachineEncoder(4, features=len(machine_features(RANGES[0])))
+    encoder = MachineEncoder(4, features=features_of_machines(RANGES[:1]).shape[1])
     known = [replace_field(load_machine("base"), "l2.size_kib", size) for size in (512, 1024)]
     encoder.remember(known)
     encoder.vectors(known)
@@ -123,8 +123,9 @@ def test_what_is_sampled_lies_within_what_the_shipped_encoder_was_taught(space):
 def test_streams_are_the_feature_of_tagged_prefetching(capsys):
     zen4, base = load_machine("zen4-native"), load_machine("base")
     assert zen4.l2.prefetcher == "stream"
-    assert np.array_equal(machine_features(zen4), machine_features(replace_field(zen4, "l2.prefetcher", "tagged")))
-    assert not np.array_equal(machine_features(base), machine_features(replace_field(base, "l2.prefetcher", "none")))
+    tagged, none = replace_field(zen4, "l2.prefetcher", "tagged"), replace_field(base, "l2.prefetcher", "none")
+    assert np.array_equal(*features_of_machines([zen4, tagged]))
+    assert not np.array_equal(*features_of_machines([base, none]))
     load_model().encoder.vectors([replace_field(base, "l2.prefetcher", "stream")])
     assert capsys.readouterr().err == ""
 
@@ -132,7 +133,7 @@ def test_streams_are_the_feature_of_tagged_prefetching(capsys):
 def _feature(machine, name):
     """A quantity as the encoder reads it, by its formula."""
     wanted = ("else", ("log2", ("+", 1.0, name)), 0.0)
-    return float(2.0 ** machine_features(machine)[features().index(wanted)] - 1.0)
+    return float(2.0 ** features_of_machines([machine])[0][features().index(wanted)] - 1.0)
 
 
 def test_memory_is_known_by_its_rows():
@@ -158,8 +159,8 @@ def test_a_line_of_two_bursts_takes_the_bus_twice():
 
 
 def test_twice_the_load_ports_raise_what_reads_them():
-    few, many = (
-        machine_features(replace_field(load_machine("base"), "functional_units.load_ports", n)) for n in (2, 4)
+    few, many = features_of_machines(
+        [replace_field(load_machine("base"), "functional_units.load_ports", n) for n in (2, 4)]
     )
     changed = (many - few)[many != few]  # log2 (1 + ports), and log2 of ports over the narrowest width
     assert sorted(changed.tolist()) == pytest.approx([np.log2(5 / 3), 1], rel=1e-5)

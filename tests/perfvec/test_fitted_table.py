@@ -7,8 +7,8 @@ import pytest
 
 from perfvec.evaluate import labelled_segments
 from perfvec.model import load_model, save_model
-from perfvec.training.data import Split
 from perfvec.training.fitted_table import fit_table
+from perfvec.training.split import Split
 from perfvec.training.train import train
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile

@@ -87,7 +87,7 @@ def test_every_instruction_counts_once(data):
         schema, width, architecture = data.model.schema, 1, data.model.foundation.architecture
         mean, scale = data.model.foundation.mean, data.model.foundation.scale
 
-        def forward(self, x, state=None):
+        def forward(self, x, state=None, *, bf16=False):
             return torch.ones(*x.shape[:2], 1), state
 
     for batch in (1, 7, 64):

@@ -13,9 +13,10 @@ from perfvec.machines.features import features_of_machines
 from perfvec.model import load_model, save_model
 from perfvec.training import sampled_encoder
 from perfvec.training import train as training
-from perfvec.training.data import Split, prepare, prepare_sampled
+from perfvec.training.data import prepare, prepare_sampled
 from perfvec.training.loss import difference_loss
 from perfvec.training.recipe import Recipe
+from perfvec.training.split import Split
 from perfvec.training.train import fit, train
 from support.errors import InputError
 from tools.label_sampled import label_windows

@@ -11,9 +11,10 @@ import torch
 
 from perfvec.evaluate import evaluate, summary
 from perfvec.model import FoundationModel, load_model
-from perfvec.training.data import Split, prepare, work_folder
+from perfvec.training.data import prepare, work_folder
 from perfvec.training.loss import LENGTHS, OUTLIER, averaged_loss, difference_loss
 from perfvec.training.recipe import Recipe
+from perfvec.training.split import Split
 from perfvec.training.train import shape_options, train
 from support.errors import InputError
 from support.seal import seal

@@ -23,10 +23,11 @@ from perfvec.model import load_model
 from perfvec.training import data as training_data
 from perfvec.training import encoder_training, objective, optimizer
 from perfvec.training import train as training
-from perfvec.training.data import Division, Labels, Rows, Shard, Split, batch, fold_of, folds, prepare
+from perfvec.training.data import Labels, Rows, Shard, batch, prepare
 from perfvec.training.metrics import require_tensorboard
 from perfvec.training.ranks import device_of
 from perfvec.training.recipe import Recipe, parse_numbers
+from perfvec.training.split import Division, Split, fold_of, folds
 from perfvec.training.train import fit, validation_error
 from support.errors import InputError
 from support.seal import seal

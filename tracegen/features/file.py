@@ -28,6 +28,7 @@ from tqdm import tqdm
 from support.errors import InputError
 from support.executor import Executor, settle
 from support.files import open_h5, read_dataset, read_slice, require_writable, sealed_h5
+from support.progress import instruction_bar
 from tracegen.decode import decode
 from tracegen.features import get_schema
 from tracegen.features.schema import Schema, extracted
@@ -171,7 +172,7 @@ def extract(
     total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
     instructions = instructions or trace.static
     extractor, static = schema.extractor(instructions), schema.static(instructions)
-    with FeaturesWriter(output, schema) as writer, _bar(progress, total) as bar:
+    with FeaturesWriter(output, schema) as writer, instruction_bar("features", total, progress) as bar:
         writer.know(static)
         for chunk, stored in extracted(extractor, trace.chunks(stop=total)):
             writer.append(chunk.static_id, stored)
@@ -236,7 +237,7 @@ def extract_stream(
     """
     extractor = schema.extractor(stream.instructions)
     total = known = 0
-    with FeaturesWriter(output, schema) as writer, _bar(progress, None) as bar:
+    with FeaturesWriter(output, schema) as writer, instruction_bar("features", None, progress) as bar:
         for chunk in stream.chunks():
             if len(stream.instructions) != known or total == 0:
                 known = len(stream.instructions)
@@ -250,10 +251,6 @@ def extract_stream(
         static[order] = schema.static(decode(stream.address[order], stream.code[order], stream.isa))
         writer.finish(static, trace=stream.program, trace_digest=stream.digest, isa=stream.isa, program=stream.program)
     return total
-
-
-def _bar(progress: bool, total: int | None) -> tqdm:
-    return tqdm(total=total, unit="instr", unit_scale=True, desc="features", disable=None if progress else True)
 
 
 class FeaturesFile:

@@ -18,7 +18,7 @@ from analysis.questions import sweep_figures, sweep_page, sweep_tables
 from analysis.questions.sweep import SweepQuestion, gem5_result
 from analysis.results.figure import Points, label
 from analysis.results.intervals import readable
-from perfvec.machines.encoder import machine_features
+from perfvec.machines.features import features_of_machines
 from support.errors import InputError
 from tests.analysis.vectors import program, shipped
 from tests.command import perfvec
@@ -36,7 +36,7 @@ def test_times_are_those_of_the_encoder():
     frame = sweep.run(shipped(), [program()], grid_design(load_machine("base"), {**GRID, "frequency_ghz": [1.0, 2.5]}))
     columns = grid_design(load_machine("base"), {**GRID, "frequency_ghz": [1.0, 2.5]}).columns
     machines = [columns.machine(row, "point") for row in range(columns.count)]
-    vectors = shipped().encoder.encode(np.stack([machine_features(machine) for machine in machines]))
+    vectors = shipped().encoder.encode(np.concatenate([features_of_machines([machine]) for machine in machines]))
     expected = vectors @ program().vector
     assert np.allclose(frame["cycles"], expected, rtol=1e-3)
     assert np.allclose(frame["seconds"], frame["cycles"] / [machine.frequency_ghz * 1e9 for machine in machines])

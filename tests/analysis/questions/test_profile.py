@@ -14,8 +14,9 @@ from analysis.parts.costs import predicted
 from analysis.parts.partition import PARTITIONS
 from analysis.parts.predicted_parts import collect
 from analysis.questions import difference
-from analysis.questions.profile import annotate, annotation_text, columns, plot, profile, profile_text, result, to_json
+from analysis.questions.profile import annotate, annotation_text, plot, profile, profile_text, result, to_json
 from analysis.results.page import Section, write_page
+from analysis.results.text import columns
 from support.errors import InputError
 from tests.analysis.conftest import PROGRAM
 from tracegen.control_flow.edges import Edges

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis.real_computers import validate as validation
+from analysis.real_computers.validation_result import result
 from analysis.results.headline import percent
 from support.errors import InputError
 from tests.command import perfvec
@@ -165,7 +166,7 @@ def test_a_program_is_timed_simulated_and_shown(tmp_path):
     assert row["cycles"] == pytest.approx(row["seconds"] * found.ghz * 1e9)
     assert 0.2 < row["cycles.zen2"] / row["cycles"] < 5
     assert sum(found.stacks["sum", "zen2"].values()) == pytest.approx(row["cpi.zen2"], rel=1e-6)
-    answer = validation.result(found)
+    answer = result(found)
     first = answer.headline()
     assert first.number == percent(abs(row["error.zen2"])) and "sum is off by" in first.sentence
     assert "; cortex-a53 " in first.sentence and "beside times" in first.source
@@ -221,7 +222,7 @@ def test_system_calls_take_no_time_in_user_mode_and_theirs_beside_the_kernels(tm
     both = row["cycles.zen2"] + 1000 * int(calls.count.sum()) + 6000 * mapped
     assert mapped and row["with_kernel.kernel"] == pytest.approx(both / (9e9 / 0.75) - 1)
     assert [each["with_kernel"] for each in found.summary()] == [None, abs(row["with_kernel.kernel"])]
-    assert "user and kernel time together" in str(validation.result(found))
+    assert "user and kernel time together" in str(result(found))
 
 
 @pytest.mark.slow
