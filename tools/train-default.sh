@@ -76,6 +76,11 @@ near() { # TRACES SEED OPTIONS…
     shift 2
     tool label_sampled.py "$traces" "$out/near" --near-presets --seed "$seed" "$@"
 }
+factorial() { # TRACES SEED OPTIONS…
+    traces=$1 seed=$2
+    shift 2
+    tool label_sampled.py "$traces" "$out/factorial" --factorial --seed "$seed" "$@"
+}
 around_presets() {
     near "$gem5" 600000 --latencies "$gem5" --windows 4
     near "$out/programs" 700000 --windows 4
@@ -83,6 +88,13 @@ around_presets() {
     near "$gem5" 770000 --at 0 250000
     near "$out/kernels" 800000
     "$perfvec" label "$gem5"/*.trace.h5 --presets --start 2000000 --count 200000 -o "$out/presets" >/dev/null
+}
+each_field() {
+    factorial "$gem5" 800000 --latencies "$gem5" --windows 3
+    factorial "$gem5" 850000 --at 0 250000
+    factorial "$out/kernels" 900000
+    factorial "$out/programs" 870000 --windows 3
+    factorial "$out/programs" 880000 --at 0 250000
 }
 around_presets &
 presets=$!
@@ -94,8 +106,13 @@ sampled "$out/programs" 400000 --at 0 60000 250000
 sampled "$gem5" 500000 --at 0 60000 250000
 tool label_rows.py "$out/all" "$out/sampled" "$gem5" "$out/rows"
 wait "$presets"
-mkdir -p "$out/both"
-ln -sf "$out"/sampled/*.latency.h5 "$out/both"
+each_field
+mkdir -p "$out/spread" "$out/both"
+ln -sf "$out"/sampled/*.latency.h5 "$out/spread"
+for path in "$out"/factorial/*.latency.h5; do
+    ln -sf "$path" "$out/spread/factorial-$(basename "$path")"
+done
+ln -sf "$out"/spread/*.latency.h5 "$out/both"
 for path in "$out"/near/*.latency.h5; do
     ln -sf "$path" "$out/both/near-$(basename "$path")"
 done
@@ -111,7 +128,7 @@ train() { # MODEL WINDOWS OPTIONS…
 twice() { # MODEL OPTIONS…
     first=$out/$1.first.safetensors last=$out/$1.safetensors
     shift
-    train "$first" sampled "$@"
+    train "$first" spread "$@"
     train "$last" both --frozen --initial "$first" "$@"
 }
 fold() {

@@ -31,7 +31,7 @@ from uarch.configuration import Machine
 # not: 9.9 and 9.3 % (2026-11-27). Nor would simulating known programs on a new machine help unknown ones much: a vector
 # fitted to 38 windows is 8.4 % off on a program left out, the encoder's 9.3 %.
 _COORDINATES = 48
-STEPS = 3000
+STEPS = 6000
 _SAMPLED, _MACHINES, _TABLE_WINDOWS = 64, 32, 128  # of a step: sampled windows, machines of each, table windows
 _TABLE = 0.5  # weight of the table's machines in the loss
 _LEVEL, _CHANGE = 0.1, 0.03  # relative errors beyond which they count linearly (Huber)
@@ -120,7 +120,7 @@ def refined(
     vectors, latencies, features = (
         torch.from_numpy(value).float() for value in (table.vectors, table.latencies, table.features[0])
     )
-    optimizer = AdamW(encoder.parameters(), lr=2e-3, weight_decay=1.0)
+    optimizer = AdamW(encoder.parameters(), lr=2e-3, weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     for _ in tqdm(range(STEPS), desc="encoder", unit="step", disable=None if progress else True):
         vector, latency, x = _drawn(sampled, generator)

@@ -47,7 +47,7 @@ _EXACT = 32  # latencies below have their own code
 _STEPS, _MEAN_STEPS, _MEAN_UNIT = 20.0, 13.0, 16.0  # steps per octave; parts of a cycle
 _LARGEST = 65535
 _HELD = max(MEAN_LENGTHS)
-_MOST_LINEAR = 4096.0  # cycles that count in proportion
+_MOST_LINEAR = 65536.0  # cycles that count in proportion
 _SUMS = 1 << 13  # of the latencies of a mean, whose codes are at hand
 _PART = 1 << 16  # instructions of which a machine's latencies are at hand at once
 
