@@ -24,7 +24,7 @@ WRONG = {
     14: "begins an instruction again that was not interrupted",
     15: "has no FetchSeq or CPSeq (run gem5 with --debug-flags=ExecAll,O3PipeView,Vma)",
     16: "has a FetchSeq that O3PipeView tells of with another address",
-    17: "has an address that does not fit in 64 bits",
+    17: "has an address that does not fit in a 64-bit number",
     18: "faults inside an instruction, and nothing repeats it",
     19: "retires an instruction of which its O3PipeView record says that it was squashed",
 }
