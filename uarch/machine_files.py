@@ -129,15 +129,14 @@ def machine_yaml(machine: Machine) -> str:
 
 def save_machines(machines: Iterable[Machine], folder: str | Path) -> list[Path]:
     """One YAML a machine, named after it, in `folder`, which is made where it is not there. Raises InputError."""
-    from support.files import atomic_path
+    from support.files import write_text
 
     folder, paths = Path(folder), []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for machine in machines:
             path = folder / f"{machine.name.replace('/', '_')}.yaml"
-            with atomic_path(path) as temporary:
-                temporary.write_text(machine_yaml(machine))
+            write_text(path, machine_yaml(machine))
             paths.append(path)
     except OSError as error:
         raise InputError(f"cannot write machines to {folder}: {error.strerror}") from None

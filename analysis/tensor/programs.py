@@ -31,7 +31,7 @@ from perfvec.model import Model
 from perfvec.representation.represent import INTERVAL, Pass
 from perfvec.representation.vector import ProgramVector, load_vector
 from support.errors import InputError
-from support.files import atomic_path
+from support.files import write_text
 from support.text import parse_json
 from tracegen.formats.trace import Trace
 from uarch.configuration import Machine
@@ -90,8 +90,7 @@ def export(
             vectors[task.key], loaded[task.key] = name, found
     exported = Exported(graph.network, isa, graph.calls, vectors)
     whole(exported, loaded).save(folder / NETWORK)
-    with atomic_path(folder / INDEX) as written:
-        written.write_text(json.dumps(asdict(exported), indent=1) + "\n")
+    write_text(folder / INDEX, json.dumps(asdict(exported), indent=1) + "\n")
     return exported
 
 

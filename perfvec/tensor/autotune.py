@@ -24,7 +24,7 @@ from perfvec.tensor.contract import Budget
 from perfvec.tensor.models import make
 from perfvec.tensor.records import read_records
 from support.errors import InputError
-from support.files import atomic_path, require_writable
+from support.files import require_writable, write_text
 from tracegen.tensor import splits
 from tracegen.tensor.dataset import Dataset
 
@@ -204,5 +204,4 @@ def _write(output: str | os.PathLike[str], entry: Entry, found: Tuned, budget: B
     )
     tuned = asdict(Tuning(digest, SPLIT, seed, TEST))
     models = [{"name": f"{entry.name}-tuned", "model": entry.model, "parameters": found.parameters, "tuned": tuned}]
-    with atomic_path(output) as temporary:
-        temporary.write_text(text + yaml.safe_dump({"models": models}, sort_keys=False))
+    write_text(output, text + yaml.safe_dump({"models": models}, sort_keys=False))

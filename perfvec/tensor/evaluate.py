@@ -34,7 +34,7 @@ from perfvec.tensor.models import make
 from perfvec.tensor.records import Records, read_records
 from perfvec.tensor.trained_on import share_trained_on
 from support.errors import InputError
-from support.files import atomic_path
+from support.files import write_text
 from support.text import parse_json, read_text
 from tracegen.tensor import selection, splits
 from tracegen.tensor.dataset import Dataset
@@ -414,7 +414,5 @@ class _Finished:
     def add(self, key: str, rows: list[dict[str, Any]]) -> None:
         self._rows = {**self._there(), **self._rows, key: rows}  # another run may have added some
         if self._path is not None:
-            with atomic_path(self._path) as temporary:
-                temporary.write_text(
-                    "".join(json.dumps({"key": key, "rows": rows}) + "\n" for key, rows in self._rows.items())
-                )
+            lines = (json.dumps({"key": key, "rows": rows}) + "\n" for key, rows in self._rows.items())
+            write_text(self._path, "".join(lines))

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from support.errors import InputError
 from support.files import atomic_path, require_writable
+from support.progress import instruction_bar
 from tracegen.control_flow import MOST_PHASES
 from tracegen.control_flow.basic_blocks import BlockCounts, BlockVectors
 from tracegen.formats.trace import Trace
@@ -107,9 +107,7 @@ def phases(
     if interval > len(trace):
         raise InputError(f"{trace.path}: has {len(trace):,} instructions, less than an interval of {interval:,}")
     blocks = BlockVectors(trace.static, interval, sparse=True)
-    with tqdm(
-        total=len(trace), unit="instr", unit_scale=True, desc="phases", disable=None if progress else True
-    ) as bar:
+    with instruction_bar("phases", len(trace), progress) as bar:
         for chunk in trace.chunks():
             blocks.observe(chunk)
             bar.update(len(chunk))

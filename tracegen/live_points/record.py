@@ -12,9 +12,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from support.errors import InputError
+from support.progress import instruction_bar
 from tracegen.formats.trace import Trace
 from tracegen.live_points import LEAST_UNITS, UNITS, _core
 from tracegen.live_points.divisions import DivisionCounter, DivisionSteps
@@ -182,12 +182,7 @@ def _pass(
         calls.add(instructions, chunk)
 
     waiting: deque[Future[None]] = deque()
-    with (
-        ThreadPoolExecutor(1) as thread,
-        tqdm(
-            total=total, unit="instr", unit_scale=True, desc=f"live-points {name}", disable=None if progress else True
-        ) as bar,
-    ):
+    with ThreadPoolExecutor(1) as thread, instruction_bar(f"live-points {name}", total, progress) as bar:
         for instructions, chunk in chunks:
             if len(waiting) == AHEAD:
                 waiting.popleft().result()

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from support.jit import compiled, kernel
+from support.progress import instruction_bar
 from tracegen.control_flow.straight_line import LINE_BITS, lines_of
 from tracegen.formats.trace import Trace
 from tracegen.statistics.history_entropy import KINDS, HistoryEntropy
@@ -407,13 +407,7 @@ def characterise(
             return characterise(opened, max_instructions=max_instructions, progress=progress)
     total = len(trace) if max_instructions is None else min(max_instructions, len(trace))
     counts = Characteriser(trace.static)
-    with tqdm(
-        total=total,
-        unit="instr",
-        unit_scale=True,
-        desc=f"characterise {trace.name}",
-        disable=None if progress else True,
-    ) as bar:
+    with instruction_bar(f"characterise {trace.name}", total, progress) as bar:
         for chunk in trace.chunks(stop=total):
             counts.observe(chunk)
             bar.update(len(chunk))

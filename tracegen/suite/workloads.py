@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from support.errors import InputError
-from support.files import atomic_path
+from support.files import write_text
 from tracegen.suite import random_loops, random_phases
 from tracegen.suite.inputs import compile_c, input_file
 
@@ -77,8 +77,7 @@ class Workload:
             text = _FOLDER / "kernels" / f"{kernel}.c"
             if not self.kernel:
                 text = inputs / f"{kernel}.c"
-                with atomic_path(text) as temporary:
-                    temporary.write_text(_GENERATED[kind](seed))
+                write_text(text, _GENERATED[kind](seed))
             compile_c(text, path, [f"-O{self.optimise}"])
         return str(path)
 

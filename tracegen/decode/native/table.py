@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from support.errors import InputError
-from support.files import atomic_path
+from support.files import write_text
 from support.text import nearest
 from tracegen.decode.native.x86_64_form import SAME, of_registers
 from uarch.constraints import FAMILIES
@@ -123,8 +123,7 @@ def write_table(path: Path, source: str, forms: Mapping[str, Cost]) -> None:
     }
     lines = [f"{json.dumps(name)}: {json.dumps(value)},\n" for name, value in head.items()]
     body = ",\n".join(f"{json.dumps(form)}: {json.dumps(row)}" for form, row in rows)
-    with atomic_path(path) as temporary:
-        temporary.write_text(f'{{{"".join(lines)}"forms": {{\n{body}\n}}}}\n')
+    write_text(path, f'{{{"".join(lines)}"forms": {{\n{body}\n}}}}\n')
 
 
 @cache
