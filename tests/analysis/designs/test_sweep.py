@@ -19,6 +19,7 @@ from analysis.questions.sweep import SweepQuestion, gem5_result
 from analysis.results.figure import Points, label
 from analysis.results.intervals import readable
 from perfvec.machines.features import features_of_machines
+from perfvec.representation.library import load_library
 from support.errors import InputError
 from tests.analysis.vectors import program, shipped
 from tests.command import perfvec
@@ -273,7 +274,8 @@ def test_a_program_counts_in_a_search_however_long_it_runs():
     """The geometric mean of two times orders points as before where one of them is a thousand times as long."""
     pytest.importorskip("optuna")
     grid = {"l1d.size_kib": [8, 16, 32, 64], "l2.latency": [6, 8, 10], "frequency_ghz": [1.0, 2.0, 3.0]}
-    over, one, other = search.search_grid(load_machine("base"), grid), program(), program("q", 3)
+    over, suite = search.search_grid(load_machine("base"), grid), {one.program: one for one in load_library()}
+    one, other = suite["sort"], suite["k_stream"]
     longer = replace(other, vector=1000 * other.vector)
     both, again, alone, instead = (
         search.search(shipped(), programs, over, 20, progress=False).fields
