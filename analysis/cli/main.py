@@ -170,6 +170,7 @@ for theme in (*_THEMES, tuning):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: what follows `--` is a program and its arguments."""
+    unprintable = sys.stdout is None
     _open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     program: list[str] = []
@@ -201,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         if _out_of_memory(error):
             _fail_of_memory(error)
-        if isinstance(error, OSError) and error.errno == errno.EBADF:
+        if unprintable and isinstance(error, OSError) and error.errno == errno.EBADF:
             _discard(sys.stdout)
             _fail(InputError("standard output is closed: there is nowhere to print to"))
         if isinstance(error, OSError) and error.filename is not None and not is_full(error):
