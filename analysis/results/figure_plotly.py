@@ -39,8 +39,9 @@ from analysis.results.figure import (
 _INCH = 96  # CSS pixels
 _GAP = 0.1  # of the width between panels beside one another: room for their ticks
 _SCALE = 0.09  # of the width: a heat map's colour scale
-_PHONE = 330  # pixels: the width of a figure on a phone
-_BETWEEN, _MARGINS = 80, 116  # pixels: between rows, for ticks, their title and a panel's; above and below all
+_PHONE, _ROW = 220, 29  # pixels: the width of a legend on a phone, and the height of its rows
+_BETWEEN, _MARGINS = 98, 116  # pixels: between rows, for ticks, their title and a panel's; above and below all
+_TITLE = 24  # pixels of a panel's title
 _LETTER, _KEY = 7, 46  # pixels: of a letter, and of a colour with its gap, in a legend
 _FEW_DIGITS, _FEW_DECADES = 0.7, 2.5  # decades of a logarithmic axis up to which every digit, and 1, 2, 5 have a tick
 _LABEL, _LINE = 0.02, 0.06  # of a panel's width and height: a letter of a point's label, and its line
@@ -100,8 +101,8 @@ def document(figure: Figure) -> dict[str, Any]:
     _one_entry_a_name(traces)
     if any(trace["showlegend"] for trace in traces):
         layout["margin"]["t"] += 30
-    if any(panel.title for panel in figure.panels):
-        layout["legend"]["y"] = 1 + 30 / layout["height"]
+    if any(panel.title for panel in figure.panels):  # above the titles; in heights of the plot without its margins
+        layout["legend"]["y"] = 1 + _TITLE / (layout["height"] - layout["margin"]["t"] - layout["margin"]["b"])
     wide = any(panel.sideways or any(isinstance(mark, HeatMap) for mark in panel.marks) for panel in figure.panels)
     return {"data": traces, "layout": layout, "crowded": figure.columns > 1 and wide}
 
@@ -115,7 +116,7 @@ def narrow(figure: Figure) -> dict[str, Any]:
     found = document(stacked)
     layout = found["layout"]
     shown = sum(len(trace["name"]) * _LETTER + _KEY for trace in found["data"] if trace["showlegend"])
-    layout["height"] += 20 * int(shown / _PHONE) + 20
+    layout["height"] += _ROW * int(shown / _PHONE) + 20
     layout["margin"] |= {"l": 30, "r": 24, "b": layout["margin"]["b"] + 20}  # a title of two lines
     scales = any(trace["type"] == "heatmap" for trace in found["data"])
     return {"layout": layout} | ({"data": found["data"]} if figure.columns > 1 and scales else {})

@@ -185,6 +185,7 @@ def test_it_fits_a_phone_a_window_and_a_wide_screen(browser, page, shown):
         browser.open(page(shown))
         assert browser.js("return document.documentElement.scrollWidth") <= 390
         whole(browser)
+        assert browser.js(OVERLAPPING) == []
 
 
 @pytest.mark.slow
