@@ -28,10 +28,12 @@ out=$(cd "$out" && pwd)
 for set in default debian mix; do
     "$perfvec" suite run --set "$set" -o "$out/traces" --max-instructions 3300000
 done
-"$perfvec" suite run --set phases -o "$out/traces" --max-instructions 1800000
+for set in phases long-phases; do
+    "$perfvec" suite run --set $set -o "$out/traces" --max-instructions 1800000
+done
 "$perfvec" suite run --set loops -o "$out/traces" --max-instructions 1300000
 "$perfvec" suite run --set laps -o "$out/traces" --max-instructions 2300000
-mkdir -p "$out/programs" "$out/kernels" "$out/phases" "$out/all"
+mkdir -p "$out/programs" "$out/kernels" "$out/phases" "$out/long" "$out/all"
 for path in "$out"/traces/*.trace.h5; do
     name=$(basename "$path" .trace.h5)
     if [ -n "$gem5" ] && [ -e "$gem5/$name.trace.h5" ]; then
@@ -39,6 +41,7 @@ for path in "$out"/traces/*.trace.h5; do
     fi
     case $name in
         k_phases_*) ln -sf "$path" "$out/phases" ;;
+        k_long_*) ln -sf "$path" "$out/long" ;;
         k_mix_* | k_loops_* | k_laps_*) ln -sf "$path" "$out/kernels" ;;
         perl-sieve | awk | sha256sum | unxz | k_chase_small | k_stream_small | gnugo | k_hash | \
             dc | brotli | flex | nasm | cc1 | bwa-index | cjpeg | oggenc | cmark | troff | diff | \
@@ -55,7 +58,7 @@ if [ -z "$gem5" ]; then
     ln -sf "$out"/programs/*.trace.h5 "$gem5"
 fi
 gem5=$(cd "$gem5" && pwd)
-for folder in "$gem5" "$out/programs" "$out/kernels" "$out/phases"; do
+for folder in "$gem5" "$out/programs" "$out/kernels" "$out/phases" "$out/long"; do
     ln -sf "$folder"/*.trace.h5 "$out/all"
 done
 ours() { # ARGUMENTS… of Python, with this repository's modules
@@ -93,6 +96,7 @@ each_field() {
     factorial "$gem5" 800000 --latencies "$gem5" --windows 3
     factorial "$gem5" 850000 --at 0 250000
     factorial "$out/kernels" 900000
+    factorial "$out/long" 950000 --windows 3
     factorial "$out/programs" 870000 --windows 3
     factorial "$out/programs" 880000 --at 0 250000
 }
@@ -102,6 +106,7 @@ sampled "$gem5" 1000000 --latencies "$gem5" --windows 5 --machines "${MACHINES:-
 sampled "$out/programs" 100000 --windows 4
 sampled "$out/kernels" 200000
 sampled "$out/phases" 300000 --windows 6
+sampled "$out/long" 350000 --windows 6
 sampled "$out/programs" 400000 --at 0 60000 250000
 sampled "$gem5" 500000 --at 0 60000 250000
 tool label_rows.py "$out/all" "$out/sampled" "$gem5" "$out/rows"

@@ -37,7 +37,8 @@ def suite_run(
         list[str] | None, typer.Argument(help="Workloads; by default all whose programs are installed.")
     ] = None,
     set_name: Annotated[
-        str | None, typer.Option("--set", help="Run one set: default, debian, mix, phases, loops, laps or validate.")
+        str | None,
+        typer.Option("--set", help="Run one set: default, debian, mix, phases, long-phases, loops, laps or validate."),
     ] = None,
     max_instructions: Annotated[
         int, typer.Option(min=1000, help="Stop each program after N instructions.")

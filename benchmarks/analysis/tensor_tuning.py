@@ -17,7 +17,7 @@ import pandas as pd
 
 from analysis.tensor.compare import compare
 from analysis.tensor.graph import network_graph
-from analysis.tensor.tune import RANDOM, XGB, Plan, tune_graph
+from analysis.tensor.tune import RANDOM, XGB, Plan, largest, tune_graph
 
 
 def main() -> None:
@@ -30,6 +30,7 @@ def main() -> None:
     parser.add_argument("--round", type=int, default=32)
     parser.add_argument("--population", type=int, default=128)
     parser.add_argument("--generations", type=int, default=2)
+    parser.add_argument("--tasks", type=int, default=None, help="of a network, those of most FLOPs")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=None, help="of each search, at most")
     parser.add_argument("--cpu", type=int, default=None)
@@ -38,6 +39,8 @@ def main() -> None:
     tables = []
     for network in given.network:
         graph = network_graph(network)
+        if given.tasks is not None:
+            graph = largest(graph, given.tasks)
         trials = round(given.rounds * given.round * len(graph.tasks))
         for seed in range(given.seeds):
             folders = []
@@ -55,6 +58,7 @@ def main() -> None:
                     seed=seed,
                     cpu=given.cpu,
                     builder_cpu=given.builder_cpu,
+                    tasks=given.tasks,
                 )
                 tune_graph(plan, graph, given.output / name)
                 folders.append(given.output / name)

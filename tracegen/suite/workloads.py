@@ -16,7 +16,7 @@ from support.files import write_text
 from tracegen.suite import random_loops, random_phases
 from tracegen.suite.inputs import compile_c, input_file
 
-_GENERATED = {"loops": random_loops.source, "phases": random_phases.source}
+_GENERATED = {"loops": random_loops.source, "phases": random_phases.source, "long_phases": random_phases.long_source}
 _FOLDER = Path(__file__).parent
 _SETS = {
     "default": "workloads.yaml",
@@ -25,6 +25,7 @@ _SETS = {
     "loops": "loops.yaml",
     "laps": "laps.yaml",
     "phases": "phases.yaml",
+    "long-phases": "long-phases.yaml",
     "validate": "validate.yaml",
 }
 
@@ -40,7 +41,8 @@ class Workload:
     package: str = ""  # Debian's, empty for a kernel of our own
     kernel: str = ""  # a C file of our own, empty for the system's programs
     loops: int = 0  # or the seed of a kernel of random loops
-    phases: int = 0  # or of random phases
+    phases: int = 0  # or of random phases,
+    long_phases: int = 0  # or of long ones
     optimise: int = 2  # the level that a kernel is compiled with
     stdin: str | None = None
     program: str = ""
@@ -51,7 +53,12 @@ class Workload:
     @property
     def available(self) -> bool:
         """Return whether this machine has the program."""
-        return bool(self.kernel or self.loops or self.phases) or shutil.which(self.command[0]) is not None
+        return bool(self.kernel or self.generated) or shutil.which(self.command[0]) is not None
+
+    @property
+    def generated(self) -> tuple[str, int] | None:
+        """Return the generator's name and the seed; None of a program that is not generated."""
+        return next(((kind, seed) for kind in _GENERATED if (seed := getattr(self, kind))), None)
 
     def prepare(self, inputs: Path, scratch: Path) -> tuple[list[str], Path | None]:
         """The command with its placeholders filled, and the file on its standard input; makes inputs that lack."""
@@ -69,7 +76,7 @@ class Workload:
             return str(scratch)
         if name != "kernel":
             return str(input_file(name, inputs))
-        kind, seed = ("phases", self.phases) if self.phases else ("loops", self.loops)
+        kind, seed = self.generated or ("", 0)
         kernel = self.kernel or f"{kind}-{seed}"
         path = inputs / f"kernel-{kernel}{f'-O{self.optimise}' if self.optimise != 2 else ''}"
         if not path.exists():

@@ -39,19 +39,27 @@ def test_kernels_are_compiled_at_their_level(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("generator", "loops"), [(random_loops, random_loops.LOOPS), (random_phases, random_phases.PHASES)]
+    ("generator", "loops"),
+    [
+        (random_loops.source, random_loops.LOOPS),
+        (random_phases.source, random_phases.PHASES),
+        (random_phases.long_source, random_phases.LONG_PHASES),
+    ],
 )
 def test_a_seed_gives_one_text_and_another_another(generator, loops):
-    texts = [generator.source(seed) for seed in (1, 1, 2)]
+    texts = [generator(seed) for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
     assert all(text.count("for (long i = 0; i < n; i++)") == loops for text in texts)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("generator", [random_loops, random_phases])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("generator", "seed"),
+    [(source, seed) for source in (random_loops.source, random_phases.source) for seed in (1, 2, 3)]
+    + [(random_phases.long_source, seed) for seed in (44, 46)],
+)
 def test_random_programs_stay_within_their_memory(tmp_path, generator, seed):
-    (tmp_path / "program.c").write_text(generator.source(seed))
+    (tmp_path / "program.c").write_text(generator(seed))
     compile_c(tmp_path / "program.c", tmp_path / "program", ["-w", "-g", "-fsanitize=address,bounds"])
     done = subprocess.run([tmp_path / "program", "2"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -76,9 +84,7 @@ def test_laps_stay_within_their_sets(tmp_path, seed):
 
 def test_every_program_names_its_package_and_every_kernel_its_file():
     for workload in catalogue().values():
-        assert bool(workload.package) + bool(workload.kernel) + bool(workload.loops or workload.phases) == 1, (
-            workload.name
-        )
+        assert bool(workload.package) + bool(workload.kernel) + (workload.generated is not None) == 1, workload.name
         if workload.kernel:
             assert (REPOSITORY / "tracegen" / "suite" / "kernels" / f"{workload.kernel}.c").exists()
     assert len({w.package for w in catalogue().values()}) > 60
