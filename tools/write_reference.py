@@ -67,6 +67,7 @@ _MEANINGS = {
     "frames": "Physical pages that caches see: the virtual ones, in order of first touch, or drawn; optional.",
     "first_touch": "Where a first-touched page is: in memory, or in the cache (zeroed by the kernel); optional.",
     "indirect_delay": "Bubble of returns and of indirect jumps to new targets, out of order, in cycles; optional.",
+    "call_delay": "Bubble of calls and of returns, out of order, in cycles; optional: returns as `indirect_delay`.",
     "taken_branches": "Taken branches that fetch follows in a cycle, out of order; optional, default 1.",
     "store_lines": "Lines that stores go to in a cycle, of an out-of-order core of a real family; optional, default 1.",
     "store_refetch": "Cost of a store whose line left L1D before its write, in cycles, as `store_lines`; optional.",

@@ -196,6 +196,7 @@ class Machine:
     frames: str = VIRTUAL  # the physical pages that caches see: the virtual ones, or as the kernel hands them out
     first_touch: str = MEMORY  # where a store finds a page never touched before; cache: the kernel has just zeroed it
     indirect_delay: int | None = None  # cycles until the target of a return or of a retargeted jump is known; None: 0
+    call_delay: int | None = None  # cycles by which a call and a return put fetch off; None: a return `indirect_delay`
     taken_branches: int | None = None  # that fetch follows in a cycle, out of order; None: 1
     store_lines: int | None = None  # that stores of a real family go to in a cycle; None: 1
     store_refetch: int | None = None  # cycles of a store whose line has left L1D before it was written; None: 0
@@ -237,6 +238,7 @@ _OPTIONAL_FIELDS = (
     "frames",
     "first_touch",
     "indirect_delay",
+    "call_delay",
     "taken_branches",
     "store_lines",
     "store_refetch",

@@ -128,6 +128,7 @@ RULES: dict[str, Rule] = {
     "frames": Rule(str, names=lambda: FRAMES),
     "first_touch": Rule(str, names=lambda: (MEMORY, CACHE)),
     "indirect_delay": Rule(int, 0, 100),
+    "call_delay": Rule(int, 0, 100),
     "taken_branches": Rule(int, 1, 4),
     "store_lines": Rule(int, 1, 8),
     "store_refetch": Rule(int, 0, 500),

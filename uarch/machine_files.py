@@ -32,8 +32,10 @@ _NATIVE = "-native"
 # a misprediction costs 20 cycles, a line read in order from L2 or L3 2.0 or 2.4).
 _NATIVE_FIELDS: dict[str, dict[str, Any]] = {
     "zen4": {
+        "pipeline.fetch_width": 9,  # from the operation cache (zen4.yaml)
         "pipeline.frontend_delay": 10,
         "forward_latency": 5,
+        "call_delay": 1,
         "memory_renaming": 16,
         "l1d.fill_cycles": 2,
         "l2.fill_cycles": 2,

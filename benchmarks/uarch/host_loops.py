@@ -197,7 +197,11 @@ def _branches() -> list[Loop]:
         Loop("four additions, a compare and a branch", f"{adds}\ncmp rdi, 0\njz 2f\n2:"),
         Loop("a shift by cl and another of its flags", "shl rax, cl\nand rdx, rax\nand edx, 1", 1, "mov ecx, 1"),
     ]
-    return [*jumps, *fused, Loop("calls and returns", "call 3f\njmp 4f\n3: ret\n4:"), *random]
+    calls = [
+        Loop("calls and returns", "call 3f\njmp 4f\n3: ret\n4:"),
+        Loop("four calls and returns", "call 3f\n" * 4 + "jmp 4f\n3: ret\n4:"),
+    ]
+    return [*jumps, *fused, *calls, *random]
 
 
 def _walks() -> list[Loop]:

@@ -231,8 +231,10 @@ def test_native_presets_differ_in_micro_operations_indirect_predictor_streams_an
     always = {"name", "microcode", "branch_predictor.indirect"}
     told = {
         "zen4-native": {
+            "pipeline.fetch_width",
             "pipeline.frontend_delay",
             "forward_latency",
+            "call_delay",
             "memory_renaming",
             "l1d.fill_cycles",
             "l2.fill_cycles",

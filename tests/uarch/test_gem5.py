@@ -169,6 +169,7 @@ def test_what_gem5_does_not_have_is_left_out_and_said():
         "branch_predictor.indirect": "ittage",
         "first_touch": "cache",
         "indirect_delay": 3,
+        "call_delay": 1,
         "frames": "drawn",
     }
     fields |= {"forward_latency": 5}

@@ -313,6 +313,14 @@ def test_a_returns_target_is_found_later():
     assert returns(delayed) - returns({"microcode": "zen3"}) == pytest.approx(3, abs=0.1)
 
 
+@pytest.mark.parametrize("fields", [{}, {"indirect_delay": 3}, {"taken_branches": 2}])
+def test_a_call_and_its_return_each_put_fetch_off(fields):
+    at_once = returns({"microcode": "zen3"} | {key: value for key, value in fields.items() if key != "indirect_delay"})
+    for delay in (0, 1, 2):
+        found = returns({"microcode": "zen3", "call_delay": delay} | fields)
+        assert found - at_once == pytest.approx(2 * delay, abs=0.1)
+
+
 def test_a_jump_to_another_target_than_the_last_is_found_later():
     delayed = {"microcode": "zen3", "indirect_delay": 3}
     assert jumps(1, delayed) == jumps(1, {"microcode": "zen3"})

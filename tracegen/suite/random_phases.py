@@ -105,7 +105,7 @@ class Phase:
         return ("double" if self.floating else "word") + ("s" if self.vectors else "")
 
     def iterations(self, instructions: int) -> int:
-        """How often its body runs to execute roughly so many instructions."""
+        """Rounds of its body that execute roughly so many instructions."""
         return max(2, instructions // (4 * self.body + 2 * self.pointers))
 
     def text(self, draw: Random, number: int) -> str:

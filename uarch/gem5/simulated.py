@@ -34,6 +34,7 @@ _NOT_IN_GEM5 = {
     "frames": "gem5 hands out its pages in order",
     "first_touch": "a page of gem5's is in memory",
     "indirect_delay": "gem5 finds all targets at once",
+    "call_delay": "gem5 fetches calls and returns as other branches",
     "taken_branches": "gem5 ends a group of fetch with a taken branch",
     "store_lines": "gem5 writes stores of x86 one at a time",
     "store_refetch": "a store of gem5's asks for its line when it is written",

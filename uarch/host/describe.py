@@ -125,6 +125,9 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
     if "retargeted jump" in found.latency:
         bubble = found.latency["retargeted jump"]
         put("indirect_delay", max(round(bubble), 0), MEASURED, f"{bubble:.1f} cycles beyond a jump to its last target")
+    if "calls" in found.curves:
+        pair = min(found.curves["calls"]["cycles a call"][1])
+        put("call_delay", max(round(pair / 2) - 1, 0), MEASURED, f"{pair:.1f} cycles a call and its return")
     if "jumps" in found.curves:
         jumps = 1 / found.curves["jumps"]["cycles a jump"][1][0]
         taken = min(max(math.ceil(jumps - _DISTURBED), 1), _MOST_TAKEN)  # with fewer they would take longer

@@ -331,6 +331,13 @@ def test_what_fetch_follows_and_stores_reach_in_a_cycle_is_measured(jump, stores
     assert (machine.taken_branches, machine.store_lines) == (taken, lines)
 
 
+@pytest.mark.parametrize("least, delay", [(1.9, 0), (2.9, 0), (4.06, 1), (5.9, 2)])
+def test_what_a_call_and_its_return_cost_is_measured(least, delay):
+    found = made_up()
+    found.curves["calls"] = {"cycles a call": ([4.0, 32.0, 64.0], [least + 1, least, 12.3])}
+    assert describe(ZEN3, found, "2026-11-28").machine.call_delay == delay
+
+
 @pytest.mark.parametrize("reads, writes, fill, again", [(7.4, 34.1, 7, 34), (1.2, 1.4, 1, None), (7.4, 9.0, 7, None)])
 def test_what_many_lines_of_one_set_cost_is_measured(reads, writes, fill, again):
     found = made_up()

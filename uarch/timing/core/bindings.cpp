@@ -95,6 +95,7 @@ Machine machine_from(const py::handle& machine, const py::handle& dram, int int_
         result.forward_latency = cycles.cast<int>();
     if (const py::object stores = machine.attr("memory_renaming"); !stores.is_none())
         result.memory_renaming = stores.cast<int>();
+    if (const py::object cycles = machine.attr("call_delay"); !cycles.is_none()) result.call_delay = cycles.cast<int>();
     if (const py::object branches = machine.attr("taken_branches"); !branches.is_none())
         result.taken_branches = branches.cast<int>();
     if (const py::object lines = machine.attr("store_lines"); !lines.is_none()) result.store_lines = lines.cast<int>();

@@ -81,6 +81,7 @@ struct Machine {
     bool zeroed_pages = false;  // a page's lines are in L1D when it is stored to first
     int indirect_delay = 0;   // cycles of fetch until a return's target is known, or an indirect jump's other one
     SystemCalls system_calls;
+    int call_delay = -1;      // cycles by which a call and a return put fetch off; -1: a return as an indirect jump
     int taken_branches = 1;   // that fetch follows in a cycle
     int store_lines = 1;      // of a real family: that stores go to in a cycle
     int store_refetch = 0;    // cycles of a store whose line has left L1D before it was written

@@ -26,6 +26,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       taken_path_only_(machine.taken_path_only),
       forward_latency_(machine.forward_latency),
       indirect_delay_(machine.indirect_delay),
+      call_delay_(machine.call_delay),
       system_calls_(machine.system_calls),
       division_step_(machine.division_step),
       division_at_most_(machine.division_at_most),
@@ -650,9 +651,13 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::retire_branch(InFlig
         front_.go_on(at.decoded.last + TO_REFETCH, FrontEnd::NO_LINE, 0, MispredictDecode);
     } else if (outcome == Redirect::Retarget) {
         const Line line = line_of(target) == front_.line() ? front_.line() : FrontEnd::NO_LINE;
-        front_.go_on(at.fetched.last + indirect_delay_, line, front_.fetch_width(), MispredictDecode);
+        Cycle delay = indirect_delay_;
+        if (call_delay_ >= 0 && row.is(CALL | RETURN)) delay = row.is(RETURN) ? call_delay_ : std::max(delay, call_delay_);
+        front_.go_on(at.fetched.last + delay, line, front_.fetch_width(), MispredictDecode);
     } else if (outcome == Redirect::None && taken) {
         front_.end_group(row.pc, target, !row.is(CALL | RETURN | INDIRECT));
+        if (call_delay_ > 0 && row.is(CALL | RETURN))
+            front_.go_on(at.fetched.last + call_delay_, front_.line(), front_.fetch_width(), FetchBandwidth);
     }
     return retired_at;
 }

@@ -136,7 +136,7 @@ class OutOfOrderCore final : public Core {
     BranchUnit& branches_;
     bool native_;  // of a real family's micro-operations none but those that compute and access take a unit
     bool ideal_branches_, taken_path_only_;
-    Cycle forward_latency_, indirect_delay_;
+    Cycle forward_latency_, indirect_delay_, call_delay_;
     SystemCalls system_calls_;
     int division_step_;  // cycles; 0: no division's steps are looked at
     bool division_at_most_;
