@@ -192,10 +192,14 @@ def _digest(run: WholeRun, cpu: HostCpu) -> str:
     program = shutil.which(run.command[0])
     key = hashlib.sha256()
     scratch = tempfile.gettempdir()  # folders there have another name each time
-    words = ["(scratch)" if word.startswith(f"{scratch}/perfvec-") else word for word in run.command]
+    named = [word for word in dict.fromkeys(run.command[1:]) if _is_file(word)]
+    places = {run.command[0], *named}  # a file's bytes count, not where it is
+    words = [
+        "(scratch)" if word.startswith(f"{scratch}/perfvec-") else Path(word).name if word in places else word
+        for word in run.command
+    ]
     key.update(json.dumps([words, sorted(run.env.items()), sorted(cpu.emulated.items())]).encode())
-    named = [Path(word) for word in run.command[1:] if _is_file(word)]
-    for path in (Path(program) if program else None, run.stdin, *dict.fromkeys(named)):
+    for path in (Path(program) if program else None, run.stdin, *map(Path, named)):
         if path is not None:
             key.update(path.read_bytes())
     return key.hexdigest()[:12]
@@ -203,7 +207,7 @@ def _digest(run: WholeRun, cpu: HostCpu) -> str:
 
 def _is_file(word: str) -> bool:
     try:
-        return Path(word).is_absolute() and Path(word).is_file()
+        return Path(word).is_file()
     except OSError:  # a name too long: a script, say
         return False
 

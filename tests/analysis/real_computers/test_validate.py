@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -140,6 +141,19 @@ def test_stated_errors_are_files(tmp_path, monkeypatch):
 def test_two_programs_of_one_name_are_refused():
     with pytest.raises(InputError, match="two programs are named p"):
         require_names([WholeRun("p", ("a",)), WholeRun("p", ("b",))])
+
+
+@x86
+def test_a_run_is_found_again_wherever_its_files_are_and_not_where_they_differ(tmp_path, monkeypatch):
+    cpu, names = matched(told()), []
+    for folder, text in (("a", "1"), ("b", "1"), ("c", "2")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "text").write_text(text)
+        run = WholeRun("cat", ("cat", str(tmp_path / folder / "text")))
+        names.append(recorded(run, cpu, tmp_path / folder / "v").name)
+    monkeypatch.chdir(tmp_path / "a")
+    assert names[0] == names[1] != names[2]
+    assert recorded(WholeRun("cat", ("cat", "text")), cpu, Path("v")).name == names[0]
 
 
 def test_the_set_has_fifteen_programs_in_two_builds():
