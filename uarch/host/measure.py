@@ -224,7 +224,7 @@ def _least_cycles(probe: Probe, name: str, rounds: int = 20_000) -> float:
 
 
 def _loops(probe: Probe, told: Told, found: Measurements) -> None:
-    """Loops of nops: a round takes a cycle more where it does not fit into one group of fetch."""
+    """Loops of additions: a round takes a cycle more where it does not fit into one group of fetch."""
     times = [_least_cycles(probe, f"loop of {size}") for size in LOOP_SIZES]
     found.curves["loops"] = {"cycles a round": ([float(size) for size in LOOP_SIZES], times)}
 

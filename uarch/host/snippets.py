@@ -173,7 +173,9 @@ def _branches() -> list[Snippet]:
             for k in range(depth)
         )
         calls.append(Snippet(f"calls {depth}", f"call nested_{depth}_0", depth, behind=functions))
-    loops = [Snippet(f"loop of {size}", "nop\n" * (size - 1)) for size in LOOP_SIZES]
+    # No nops, which Zen 4 joins in pairs.
+    fillers = [line for k in range(8) for line in (f"lea r{8 + k % 4}, [rdi + 1]", f"paddd xmm{k % 4}, xmm8")]
+    loops = [Snippet(f"loop of {size}", "\n".join(fillers[: size - 1])) for size in LOOP_SIZES]
     return [*loops, Snippet("pattern", pattern, before="xor r8d, r8d"), *jumps, *calls]
 
 
