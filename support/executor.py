@@ -10,8 +10,12 @@ threads and clusters, results as they finish, and workers that end when their pa
 from __future__ import annotations
 
 import glob
+import importlib.metadata
+import logging
 import os
+import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
@@ -19,8 +23,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from tqdm import tqdm
 
 from support.ending import end_in_order
 from support.errors import InputError
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 CONNECT_S = 10
+NO_WORKER_S = 10.0
 _CLUSTERS = {
     "slurm": "SLURMCluster",
     "pbs": "PBSCluster",
@@ -136,7 +143,14 @@ def _worker() -> str:
     return f"{get_worker().address} on {socket.gethostname()}"
 
 
-def _task(function: Callable[[Any], Any], item: Any, needed: Sequence[_Needed]) -> Any:
+def release() -> str:
+    """Return the toolkit's version, which all machines must have alike."""
+    return importlib.metadata.version("perfvec-toolkit")
+
+
+def _task(function: Callable[[Any], Any], item: Any, needed: Sequence[_Needed], wanted: str) -> Any:
+    if wanted != release():
+        raise InputError(f"worker {_worker()} has release {release()}, the caller {wanted}; install the same one")
     for need in needed:
         need.require()
     return function(item)
@@ -171,8 +185,10 @@ class Dask:
         from distributed.scheduler import KilledWorker
 
         needed = [[_Needed.of(path) for path in needs(item)] for item in items]
-        tasks = self._client.map(_task, [function] * len(items), items, needed, pure=False)
+        tasks = self._client.map(_task, [function] * len(items), items, needed, [release()] * len(items), pure=False)
         number = {task.key: k for k, task in enumerate(tasks)}
+        ended = Event()
+        Thread(target=self._tell_of_no_worker, args=(ended,), daemon=True).start()
         try:
             for task in as_completed(tasks):
                 yield number[task.key], task.result()
@@ -182,8 +198,21 @@ class Dask:
         except (FutureCancelledError, CommClosedError) as error:
             raise InputError("the Dask scheduler is gone; run the command again: what is finished is kept") from error
         finally:
+            ended.set()
             if self._client.status == "running":
                 self._client.cancel(tasks)
+
+    def _tell_of_no_worker(self, ended: Event) -> None:
+        """Say it on stderr when the cluster has had no worker for a while: what it waits for may never come."""
+        told = False
+        while not ended.wait(NO_WORKER_S):
+            if self._client.scheduler_info()["workers"]:
+                told = False
+            elif not told and self._client.status == "running":
+                told = True
+                tqdm.write(
+                    "the cluster has no worker; waiting for one (a worker that ended says why in its log)", sys.stderr
+                )
 
 
 @contextmanager
@@ -204,27 +233,33 @@ def connect(scheduler: str | None, cluster: Path | None) -> Iterator[Dask | None
         from distributed import Client
     except ImportError:
         raise InputError("Dask is not installed; pip install 'perfvec-toolkit[dask]'") from None
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # `Dask.map` says in a line what went wrong
     with ExitStack() as stack:
         address: Any = scheduler if cluster is None else stack.enter_context(start_cluster(cluster))
         try:
             client = stack.enter_context(Client(address, timeout=CONNECT_S))
         except (OSError, ValueError) as error:
             raise InputError(f"no Dask scheduler answers at {scheduler}; start one with `dask scheduler`") from error
+        except (TypeError, RuntimeError, ImportError) as error:  # of a protocol that is not set up, as tls://
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(f"Dask cannot connect to {scheduler} ({reason}); give tcp://HOST:PORT") from error
         yield Dask(client)
 
 
 def start_cluster(path: Path) -> Any:
     """The dask-jobqueue cluster that a YAML file describes (as of `connect`), its jobs submitted."""
+    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         import dask_jobqueue
         from dask_jobqueue.local import LocalCluster
     except ImportError:
         raise InputError("dask-jobqueue is not installed; pip install 'perfvec-toolkit[dask]'") from None
+    signal.signal(signal.SIGINT, on_interrupt)  # its import makes Ctrl-C an exit with status 0
 
     given = read_yaml(path, "description of a cluster")
     if not isinstance(given, dict):
         raise InputError(f"{path}: holds no mapping; kind, jobs, cores, memory, … are expected")
-    options = dict(given)
+    options = {"scheduler_options": {"dashboard_address": ":0"}, **given}  # two may run on one machine
     kind, jobs = options.pop("kind", None), options.pop("jobs", 1)
     if kind not in (*_CLUSTERS, "local"):
         raise InputError(f"{path}: kind is {show(kind)}; one of {', '.join(_CLUSTERS)}, local is expected")

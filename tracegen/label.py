@@ -151,12 +151,13 @@ class _Labels:
     warmup: int
     threads: int = 1
     touches: bool = False
+    simulator: str = SIMULATOR
 
     @property
     def folder_of_parts(self) -> Path:
         """Named by what is made, so that nothing else is taken for it."""
         machines = [machine.to_dict() for machine in self.machines]
-        what = [self.digest, self.start, self.stop, self.warmup, self.touches, SIMULATOR, machines]
+        what = [self.digest, self.start, self.stop, self.warmup, self.touches, self.simulator, machines]
         key = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:12]
         return self.output.with_name(f".{self.output.name}.{key}.parts")
 
@@ -177,6 +178,10 @@ def _run(executor: Executor, labels: Sequence[_Labels], unit: str, progress: boo
 
 
 def _label(given: _Labels) -> None:
+    if given.simulator != SIMULATOR:  # as another machine's release may
+        raise InputError(
+            f"a worker would label by {SIMULATOR}, not {given.simulator}; install the same release everywhere"
+        )
     label_one(
         given.trace,
         given.machines,

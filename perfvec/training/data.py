@@ -314,7 +314,7 @@ def _complete(shard: Path) -> Path:
 def _shard(latency_path: Path, folder: Path, schema: Schema) -> Shard:
     information = json.loads(_complete(folder).read_text())
     with LatencyFile(latency_path) as file:
-        lead, count = information["lead"], len(file)
+        lead, count, mean = information["lead"], len(file), np.array(information["mean"])
         return Shard(
             program=information["program"],
             trace_digest=file.trace_digest,
@@ -323,8 +323,8 @@ def _shard(latency_path: Path, folder: Path, schema: Schema) -> Shard:
             static=np.load(folder / "static.npy", mmap_mode="r"),
             static_id=Rows(folder / "static_id", "<u4", lead + count),
             stored=Rows(folder / "stored", schema.dtype, lead + count, (len(schema.columns),)),
-            latency=Rows(folder / "latency", "<u2", count, (len(file.machines),)),
-            mean=np.array(information["mean"]),
+            latency=Rows(folder / "latency", "<u2", count, (len(mean),)),
+            mean=mean,
             start=file.start,
         )
 

@@ -344,7 +344,10 @@ def fit(
                 log.flush()
             save_checkpoint(checkpoint, identity, trained.checkpoint(step, best))
 
-    compute = DistributedDataParallel(objective, broadcast_buffers=False) if ranks.count > 1 else objective
+    compute: nn.Module = objective
+    if ranks.count > 1:
+        compute = DistributedDataParallel(objective)
+        compute.broadcast_buffers = False  # they never change; as an argument its name depends on torch's release
     saved_at = began = time.monotonic()
     began_processor = time.process_time()
     smoothed = float("nan")

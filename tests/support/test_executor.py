@@ -8,8 +8,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Timer
 
 import pytest
+from distributed import LocalCluster
 
 from support import executor
 from support.errors import InputError
@@ -128,6 +130,33 @@ def test_a_worker_that_does_not_see_a_file_is_named(dask, tmp_path):
         list(dask.map(square, [2], lost))
 
 
+def test_a_worker_of_another_release_is_named(dask, monkeypatch):
+    monkeypatch.setattr(executor, "release", lambda: "0.0")
+    with pytest.raises(InputError, match=r"worker tcp://\S+ on \S+ has release \S+, the caller 0\.0"):
+        list(dask.map(square, [2]))
+
+
+def test_a_cluster_without_a_worker_is_told_of(monkeypatch, capsys):
+    monkeypatch.setattr(executor, "NO_WORKER_S", 0.2)
+    with LocalCluster(n_workers=0, dashboard_address=":0") as cluster, connect(cluster.scheduler_address, None) as dask:
+        later = Timer(1.0, cluster.scale, [1])
+        later.start()
+        assert list(dask.map(square, [2])) == [(0, 4)]
+        later.join()
+    assert capsys.readouterr().err.count("the cluster has no worker; waiting for one") == 1
+
+
+def test_a_cluster_file_leaves_ctrl_c_as_it_is(monkeypatch, tmp_path):
+    """dask-jobqueue's import, here anew, sets a handler."""
+    for name in [name for name in sys.modules if name.startswith("dask_jobqueue")]:
+        monkeypatch.delitem(sys.modules, name)
+    before = signal.getsignal(signal.SIGINT)
+    (tmp_path / "cluster.yaml").write_text("kind: cloud")
+    with pytest.raises(InputError, match="kind is"):
+        start_cluster(tmp_path / "cluster.yaml")
+    assert "dask_jobqueue.runner" in sys.modules and signal.getsignal(signal.SIGINT) is before
+
+
 def test_a_cluster_without_its_library_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
     with pytest.raises(InputError, match=r"dask-jobqueue is not installed; pip install 'perfvec-toolkit\[dask\]'"):
@@ -142,6 +171,8 @@ def test_no_scheduler_and_two_are_one_line(tmp_path, monkeypatch):
     ):
         pass
     with pytest.raises(InputError, match="give one of them"), connect("tcp://127.0.0.1:9", tmp_path):
+        pass
+    with pytest.raises(InputError, match=r"cannot connect to tls://\S+ \(TLS"), connect("tls://127.0.0.1:9", None):
         pass
 
 

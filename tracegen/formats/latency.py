@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +125,8 @@ def join(parts: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]
 class LatencyFile(H5Reader):
     """A latency file, open for reading; a context manager. Raises InputError where it is damaged or foreign.
 
-    Attributes: `trace` (file stem), `trace_digest`, `start`, `simulator`, `machines` (U of them), `path`. `len()` is
-    the number of labelled instructions.
+    Attributes: `trace` (file stem), `trace_digest`, `start`, `simulator`, `path`. `len()` is the number of labelled
+    instructions.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -141,18 +142,20 @@ class LatencyFile(H5Reader):
             self.start = int(file.attrs["start"])
         if self.start < 0:
             raise InputError(f"{self.path}: start is {self.start}; it cannot be negative")
-        texts = read_strings(file, "uarch")
+        self._uarch = read_strings(file, "uarch")
+        self._latency = read_dataset(file, "latency", "<u2", 2)
+        if self._latency.shape[0] != len(self._uarch) or self._latency.shape[1] == 0:
+            raise InputError(f"{self.path}: latency is {list(self._latency.shape)}; expected [{len(self._uarch)}, ≥ 1]")
+
+    @cached_property
+    def machines(self) -> list[Machine]:
+        """The U machines. Checking a thousand takes a second: many readers ask for none."""
         with damage_in(self.path, "'uarch'"):
-            documents = [json.loads(text) for text in texts]
+            documents = [json.loads(text) for text in self._uarch]
         try:
-            self.machines = [machine_from_dict(document) for document in documents]
+            return [machine_from_dict(document) for document in documents]
         except (InputError, TypeError, AttributeError) as error:
             raise InputError(f"{self.path}: 'uarch' holds no machine ({error})") from error
-        self._latency = read_dataset(file, "latency", "<u2", 2)
-        if self._latency.shape[0] != len(self.machines) or self._latency.shape[1] == 0:
-            raise InputError(
-                f"{self.path}: latency is {list(self._latency.shape)}; expected [{len(self.machines)}, ≥ 1]"
-            )
 
     def __len__(self) -> int:
         return int(self._latency.shape[1])

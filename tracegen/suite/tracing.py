@@ -1,7 +1,8 @@
 """Tracing workloads side by side, each in a process of its own, so that one that fails stops no other; or on a cluster.
 
 What a workload writes before its trace is complete lies in `.NAME.work` in the traces' folder; a run that was killed
-leaves that behind, and the next one removes it and goes on with what is missing.
+leaves that behind, and the next one removes it and goes on with what is missing. A cluster's worker may outlive its
+run: it holds `.NAME.work.lock`, so another one waits for it.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def run(
     failures: dict[str, str] = {}
     with alone(folder), tqdm(total=len(chosen), desc="trace", disable=None if progress else True) as bar:
         for left in folder.glob(f".*{_WORK}"):
-            shutil.rmtree(left)
+            with at_work(left, wait=False) as ours:
+                if ours:  # no worker of a run that was stopped is still at it
+                    shutil.rmtree(left)
         missing = []
         for workload in chosen:
             try:
@@ -147,14 +150,39 @@ def _trace_one(given: _Given, answer: Connection) -> None:
 def _on_worker(given: _Given) -> int | str:
     """Do what `_in_process` does, in this process: a worker of a cluster is one already."""
     work = given.folder / f".{given.workload.name}{_WORK}"
-    shutil.rmtree(work, ignore_errors=True)  # of a worker that died
-    work.mkdir()
-    try:
-        return _trace_in(work, given)
-    except InputError as error:
-        return str(error)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with at_work(work):
+        shutil.rmtree(work, ignore_errors=True)  # of a worker that died
+        made = _trace_file(given.folder, given.workload)
+        if made.exists():  # by a worker of a run that was stopped, which no scheduler interrupts
+            with Trace(made) as trace:
+                return len(trace)
+        try:
+            work.mkdir()
+            return _trace_in(work, given)
+        except (InputError, OSError) as error:
+            return str(error)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def at_work(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold a workload's folder, on any machine; False where another does, unless that is waited for."""
+    path = folder.with_name(f"{folder.name}.lock")
+    while True:
+        with path.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            if not os.fstat(lock.fileno()).st_nlink:  # removed by who held it before
+                continue
+            try:
+                yield True
+            finally:
+                path.unlink(missing_ok=True)
+            return
 
 
 def _end_with_reader(answer: Connection) -> None:

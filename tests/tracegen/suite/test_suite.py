@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent import futures
 from pathlib import Path
 from random import Random
 
@@ -154,6 +155,23 @@ def test_a_killed_run_leaves_no_half_file_and_the_next_goes_on(tmp_path):
 def test_two_runs_in_one_folder_are_refused(tmp_path):
     with tracing.alone(tmp_path), pytest.raises(InputError, match="another suite run"):
         run(["k_queens"], tmp_path, 100_000, progress=False)
+
+
+@pytest.mark.slow
+def test_a_worker_that_outlives_its_run_is_waited_for(tmp_path):
+    """What it made meanwhile stays; its folder is its own until it ends."""
+    run(["k_queens"], tmp_path / "its", 100_000, progress=False)
+    folder = tmp_path / "both"
+    (folder / ".k_queens.work").mkdir(parents=True)
+    with futures.ThreadPoolExecutor(1) as other:
+        with tracing.at_work(folder / ".k_queens.work"):
+            again = other.submit(run, ["k_queens"], folder, 200_000, progress=False)
+            with pytest.raises(futures.TimeoutError):
+                again.result(timeout=1.5)
+            assert (folder / ".k_queens.work").exists()
+            (tmp_path / "its" / "k_queens.trace.h5").rename(folder / "k_queens.trace.h5")
+        assert again.result(timeout=60).instructions == {"k_queens": 100_000}
+    assert not list(folder.glob(".k_queens*"))
 
 
 @pytest.mark.slow
