@@ -282,7 +282,8 @@ def terminal_table(table: pd.DataFrame) -> pd.DataFrame:
     if "program_count" not in found:
         return found
     judged = found["program_count"].map(str) + " × " + found["machine_count"].map(str)
-    return found.drop(columns=["pairs", "program_count", "machine_count"]).assign(judged=judged)
+    pairs = found.pop("pairs")  # more than the product where a program has several windows
+    return found.drop(columns=["program_count", "machine_count"]).assign(judged=judged, pairs=pairs)
 
 
 def to_json(pairs: pd.DataFrame) -> dict[str, Any]:

@@ -227,6 +227,9 @@ def evaluate(
     from perfvec.model import load_model
 
     if what_if:
+        labelled = {"--latencies": latencies, "--by": group}
+        if lost := [option for option, value in labelled.items() if value]:
+            raise InputError(f"{lost[0]} belongs to the accuracy protocol; leave it or --what-if out")
         return _what_if(traces, work, tasks, max_instructions, model_files, live_points=live_points)
     if latencies is None or len(traces) != 1:
         raise InputError("give one folder with --traces and its labels with --latencies, or --what-if")

@@ -38,7 +38,7 @@ from perfvec.machines.columns import cycles_of_columns
 from perfvec.model import Model
 from perfvec.representation.represent import represent
 from support.errors import InputError
-from support.files import write_text
+from support.files import require_writable, write_text
 from support.text import parse_json
 from tracegen.live_points.record import of_trace
 from uarch.columns import Columns, of_machines
@@ -71,6 +71,7 @@ SPACE_POINTS, SPACE_SEED = 1_000_000, 3
 CLOSE = 0.1  # pairs of machines whose times differ by less than this
 STILL = 0.01  # changes below this are none
 _BEST = 20  # points that look best, whose truth tells what the chosen one loses
+_PER_CENT = ("change", "error", "sign", "false", "off", "covered", "regret", "worst_regret")
 _SHOWN = 5  # best points that are simulated at the end
 _SAVED = 64
 
@@ -155,6 +156,7 @@ class Kept:
         self.name, self.isa, self.instructions, self.work = of.name, of.isa, of.instructions, of.work
         key = hashlib.sha256(f"{of.digest} {of.work} {of.instructions} {SIMULATOR}".encode()).hexdigest()[:12]
         self._path = Path(folder) / f"{of.name}-{key}.cycles.json"
+        require_writable(self._path)
         try:
             self._known: dict[str, float] = dict(parse_json(self._path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError, InputError):
@@ -187,13 +189,20 @@ def programs_of(
 ) -> Iterator[JudgedProgram]:
     """Traces, or their first instructions, as programs; their simulations are kept in the folder.
 
-    With `live_points` what tells the changes is simulated on live-points, made now.
+    With `live_points` what tells the changes is simulated on live-points, made now. Raises InputError for a trace that
+    is given twice.
     """
     Path(folder).mkdir(parents=True, exist_ok=True)
     seen = {program.digest for program in model.programs}
     encoder = encoder_of(model)
-    for path in traces:
-        trace = SimulableTrace(path, Span(count=max_instructions))
+    opened = [
+        SimulableTrace(path, Span(count=max_instructions)) for path in traces
+    ]  # a bad one is told before the work
+    digests = [trace.digest for trace in opened]
+    for number, path in enumerate(traces):
+        if (first := digests.index(digests[number])) != number:
+            raise InputError(f"{path}: the same trace as {traces[first]}; give each once")
+    for path, trace in zip(traces, opened, strict=True):
         vector = represent(model, path, max_instructions=max_instructions, progress=progress).vector
 
         def by_model(points: Columns, vector: NDArray[np.float64] = vector) -> NDArray[np.float64]:
@@ -216,7 +225,8 @@ def evaluate(
 
     Changes: `program`, `programs` (seen or unseen by the model), `task`, `source`, `true` and `told` (fractions of the
     time), `covered` (whether an interval held; NaN without one). Orders, a row a program, task and source: `tau`,
-    `close_tau` (of pairs within CLOSE), `regret` (of the chosen design), `simulated` (points) and `seconds`.
+    `close_tau` (of pairs within CLOSE), `regret` (of the chosen design, a fraction), `simulated` (points) and
+    `seconds`: of live-points' simulation and of the correction, whose simulated points take none where they were kept.
     """
     changes: list[pd.DataFrame] = []
     orders: list[dict[str, Any]] = []
@@ -238,7 +248,7 @@ def task_names() -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Told:
+class Told:
     """Seconds [n] by some source beside the true ones; changes are from row `of` [n] (-1: none)."""
 
     true: NDArray[np.float64]
@@ -266,15 +276,15 @@ class _Told:
 
     def _close(self) -> float:
         first, second = np.triu_indices(len(self.true), 1)
-        apart = self.true[first] / self.true[second] - 1
-        near = (np.abs(apart) < CLOSE) & (apart != 0)
+        apart = np.log(self.true[first] / self.true[second])
+        near = (np.abs(apart) < np.log1p(CLOSE)) & (apart != 0)
         if not near.any():
             return np.nan
         told = np.sign(self.told[first] - self.told[second])[near]
         return float((told * np.sign(apart[near])).mean())
 
 
-_Task = Callable[[JudgedProgram, bool], Iterator[tuple[str, _Told]]]
+_Task = Callable[[JudgedProgram, bool], Iterator[tuple[str, Told]]]
 
 
 def _tasks() -> dict[str, _Task]:
@@ -317,13 +327,15 @@ def _listed(program: JudgedProgram, machines: Sequence[Machine], of: NDArray[np.
     own = program.own.simulate(machines)
     taken = time.perf_counter() - began
     told, low, high = (_seconds(points, cycles) for cycles in (own.cycles, own.low, own.high))
-    inside = ((low <= true) & (true <= high)).astype(float)
-    source = "live-points" if isinstance(program.own, SimulableLivePoints) else "simulated"
-    yield source, _Told(true, told, of, ordered, inside, simulated=len(machines), seconds=taken)
-    yield "zero-shot", _Told(true, _seconds(points, program.by_model(points)), of, ordered)
+    if isinstance(program.own, SimulableLivePoints):
+        inside = ((low <= true) & (true <= high)).astype(float)
+        yield "live-points", Told(true, told, of, ordered, inside, simulated=len(machines), seconds=taken)
+    else:  # every instruction, without an interval; where it was kept, in no time
+        yield "simulated", Told(true, told, of, ordered, simulated=len(machines))
+    yield "zero-shot", Told(true, _seconds(points, program.by_model(points)), of, ordered)
 
 
-def _one_field(program: JudgedProgram, progress: bool) -> Iterator[tuple[str, _Told]]:
+def _one_field(program: JudgedProgram, progress: bool) -> Iterator[tuple[str, Told]]:
     machines: list[Machine] = []
     of: list[int] = []
     for name in MACHINES:
@@ -333,19 +345,19 @@ def _one_field(program: JudgedProgram, progress: bool) -> Iterator[tuple[str, _T
     yield from _listed(program, machines, np.array(of), False)
 
 
-def _pairs(program: JudgedProgram, progress: bool) -> Iterator[tuple[str, _Told]]:
+def _pairs(program: JudgedProgram, progress: bool) -> Iterator[tuple[str, Told]]:
     of = np.append(np.arange(1, RANDOM), -1)
     yield from _listed(program, sample(RANDOM, RANDOM_SEED), of, True)
 
 
-def _grid(program: JudgedProgram, grid: GridOf, progress: bool) -> Iterator[tuple[str, _Told]]:
+def _grid(program: JudgedProgram, grid: GridOf, progress: bool) -> Iterator[tuple[str, Told]]:
     base = load_machine(grid.base)
     design = grid_design(base, grid.values)
     first = first_points(design, base)
     yield from _designed(program, design, first, FROM_GRID, grid.objective, progress)
 
 
-def _space(program: JudgedProgram, progress: bool) -> Iterator[tuple[str, _Told]]:
+def _space(program: JudgedProgram, progress: bool) -> Iterator[tuple[str, Told]]:
     yield from _designed(program, _whole_space(), [], FROM_SPACE, None, progress)
 
 
@@ -356,7 +368,7 @@ def _whole_space() -> Design:
 
 def _designed(
     program: JudgedProgram, design: Design, first: list[int], limit: int, objective: str | None, progress: bool
-) -> Iterator[tuple[str, _Told]]:
+) -> Iterator[tuple[str, Told]]:
     points, score = design.columns, Outcome(design.columns, None, objective).score
     found = budget.answer(
         program.own,
@@ -392,7 +404,7 @@ def _designed(
             covered = ((found.low[rows] <= true) & (true <= found.high[rows])).astype(float)
         yield (
             source,
-            _Told(
+            Told(
                 _seconds(points.rows(rows), true),
                 told,
                 of,
@@ -417,12 +429,12 @@ class _Truth:
 
 
 def summary(changes: pd.DataFrame, orders: pd.DataFrame) -> pd.DataFrame:
-    """A row a task, source and kind of programs (seen, unseen, all), in points (per cent of the time) where not said.
+    """A row a task, source and kind of programs (seen, unseen, all), in fractions.
 
     `change`: mean |true change|; `error`: mean |told less true change|; `correlation` of told and true changes; `sign`:
     share of the changes above a point whose sign is right; `false`: mean |told change| where the true one is below a
-    point; `off`: mean |time told / true − 1| of the points, in per cent; `covered`: share of 95 % intervals that held;
-    tau, close tau and regret (per cent; the mean over programs, and `worst_regret`); `simulated` points; `seconds`.
+    point; `off`: mean |time told / true − 1| of the points; `covered`: share of 95 % intervals that held; tau, close
+    tau and regret (the mean over programs, and `worst_regret`); `simulated` points; `seconds`.
     """
     rows = []
     for (task, source), part in changes.groupby(["task", "source"], sort=False):
@@ -440,17 +452,17 @@ def summary(changes: pd.DataFrame, orders: pd.DataFrame) -> pd.DataFrame:
                     "source": source,
                     "programs": kind,
                     "changes": len(own),
-                    "change": 100 * np.abs(true).mean(),
-                    "error": 100 * np.abs(told - true).mean(),
+                    "change": np.abs(true).mean(),
+                    "error": np.abs(told - true).mean(),
                     "correlation": _correlation(told, true),
                     "sign": float((np.sign(told) == np.sign(true))[moved].mean()) if moved.any() else np.nan,
-                    "false": 100 * float(np.abs(told)[still].mean()) if still.any() else np.nan,
-                    "off": 100 * own["off"].abs().mean(),
+                    "false": float(np.abs(told)[still].mean()) if still.any() else np.nan,
+                    "off": own["off"].abs().mean(),
                     "covered": own["covered"].mean(),
                     "tau": mine["tau"].mean(),
                     "close_tau": mine["close_tau"].mean(),
-                    "regret": 100 * mine["regret"].mean(),
-                    "worst_regret": 100 * mine["regret"].max(),
+                    "regret": mine["regret"].mean(),
+                    "worst_regret": mine["regret"].max(),
                     "simulated": mine["simulated"].mean(),
                     "seconds": mine["seconds"].mean(),
                 }
@@ -465,8 +477,11 @@ def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
 
 def shown(table: pd.DataFrame) -> str:
-    """The summary for the terminal."""
+    """The summary for the terminal: points and per cent, but for the correlations."""
     kept = table.drop(columns=["changes", "seconds"]).dropna(axis=1, how="all")
+    per_cent = [name for name in _PER_CENT if name in kept]
+    kept[per_cent] *= 100
+    kept = kept.rename(columns={name: f"{name} %" for name in per_cent})
     text = kept.to_string(index=False, float_format="{:.3g}".format, na_rep="", line_width=80)
     return "\n".join(map(str.rstrip, text.splitlines()))
 
