@@ -16,8 +16,8 @@
 # vectors of their own, fitted to the embedded simulator's labels of GEM5's programs.
 #
 # ARCHITECTURE (mlp), WIDTH (128), LAYERS (2), INSTRUCTIONS (36000000) and MACHINES (128 a window of the labelled
-# programs) in the environment change the recipe; LONG=1 adds the set long-phases, which the shipped model has not
-# seen; FOLDS="2 5" makes these folds only, and no model.
+# programs) in the environment change the recipe; LONG=1 adds the set long-phases, which brought no gain
+# (docs/appendix/training.md); FOLDS="2 5" makes these folds only, and no model.
 set -eu
 perfvec=$1 out=$2 model=$3 gem5=${4:-}
 here=$(dirname "$0")
