@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,17 @@ def test_a_part_that_is_there_is_not_made_again(data, address, tmp_path, monkeyp
     assert calls == [3, 1]
     with LatencyFile(tmp_path / "qsort.latency.h5") as found, LatencyFile(data.latencies / "qsort.latency.h5") as local:
         assert np.array_equal(found.read(0, len(found)), local.read(0, len(local)))
+
+
+def test_a_worker_of_another_release_labels_nothing(data, tmp_path):
+    class Older:
+        def map(self, function, items, needs=lambda item: ()):
+            for number, item in enumerate(items):
+                yield number, function(replace(item, simulator="embedded 1"))  # as an older caller asks for
+
+    with pytest.raises(InputError, match=r"a worker has embedded \d+, the caller embedded 1; install the same release"):
+        label([data.traces / "qsort.trace.h5"], data.machines, tmp_path, cluster=Older(), progress=False)
+    assert not list(tmp_path.rglob("*.h5"))
 
 
 def test_traces_of_workloads(address, tmp_path):
