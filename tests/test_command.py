@@ -271,7 +271,10 @@ def test_labels_and_evaluation_by_command(data, tmp_path):
     [
         (["trace", "-o", "{tmp}/t.trace.h5", "--", "no-such-program"], "no-such-program"),
         (["evaluate", "--traces", "{tmp}", "--latencies", "{tmp}", "--task", "pairs"], "--task belongs to --what-if"),
-        (["evaluate", "--what-if", "--traces", "{tmp}", "-o", "{tmp}/w", "--by", "program"], "leave it or --what-if out"),
+        (
+            ["evaluate", "--what-if", "--traces", "{tmp}", "-o", "{tmp}/w", "--by", "program"],
+            "leave it or --what-if out",
+        ),
         (
             [
                 "fit-uarch",

@@ -179,9 +179,7 @@ def _run(executor: Executor, labels: Sequence[_Labels], unit: str, progress: boo
 
 def _label(given: _Labels) -> None:
     if given.simulator != SIMULATOR:  # as another machine's release may
-        raise InputError(
-            f"a worker would label by {SIMULATOR}, not {given.simulator}; install the same release everywhere"
-        )
+        raise InputError(f"a worker has {SIMULATOR}, the caller {given.simulator}; install the same release everywhere")
     label_one(
         given.trace,
         given.machines,
