@@ -3,8 +3,8 @@
     python benchmarks/perfvec/learning_curves.py TRACES LATENCIES SAMPLED SHARDS WINDOWSxMACHINES… [--fold 1/5]
 
 SAMPLED holds windows on machines of their own (`tools/label_sampled.py`). Each point trains a model like the shipped
-one, all with as many steps, on so many of them, drawn at random, and on the first so many machines of each (0 windows:
-on LATENCIES alone), and judges it by the accuracy protocol. The windows of a point are among those of a larger one.
+one, all with as many steps, on so many of them, drawn at random, and on the first so many machines of each, and judges
+it by the accuracy protocol. The windows of a point are among those of a larger one.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def point(arguments: argparse.Namespace, windows: int, machines: int, folder: Pa
             folder / "model.safetensors",
             recipe=recipe,
             split=split,
-            sampled_latencies=arguments.sampled if windows else None,
+            sampled_latencies=arguments.sampled,
             shards=arguments.shards,
         )
     found = evaluate(model, arguments.traces, arguments.latencies)
