@@ -477,13 +477,12 @@ def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
 
 def shown(table: pd.DataFrame) -> str:
-    """The summary for the terminal: points and per cent, but for the correlations."""
+    """The summary for the terminal."""
     kept = table.drop(columns=["changes", "seconds"]).dropna(axis=1, how="all")
     per_cent = [name for name in _PER_CENT if name in kept]
     kept[per_cent] *= 100
-    kept = kept.rename(columns={name: f"{name} %" for name in per_cent})
     text = kept.to_string(index=False, float_format="{:.3g}".format, na_rep="", line_width=80)
-    return "\n".join(map(str.rstrip, text.splitlines()))
+    return "\n".join(map(str.rstrip, [*text.splitlines(), "", f"per cent: {', '.join(per_cent)}"]))
 
 
 def to_json(changes: pd.DataFrame, orders: pd.DataFrame) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def test_changes_of_one_field_and_pairs():
     json.dumps(what_if.to_json(changes, orders), allow_nan=False)
     text = what_if.shown(what_if.summary(changes, orders))
     assert "pairs" in text and max(map(len, text.splitlines())) <= 80
-    assert "off %" in text and re.search(r"one field +simulated +all +[\d.]+ +\S+ +1 +100\b", text)
+    assert text.endswith("per cent: change, error, sign, false, off") and re.search(r"one field +simulated +all +[\d.]+ +\S+ +1 +100\b", text)
 
 
 def test_pairs_are_close_either_way_round():
