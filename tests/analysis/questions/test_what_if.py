@@ -55,11 +55,12 @@ def test_changes_of_one_field_and_pairs():
     json.dumps(what_if.to_json(changes, orders), allow_nan=False)
     text = what_if.shown(what_if.summary(changes, orders))
     assert "pairs" in text and max(map(len, text.splitlines())) <= 80
-    assert text.endswith("per cent: change, error, sign, false, off") and re.search(r"one field +simulated +all +[\d.]+ +\S+ +1 +100\b", text)
+    assert text.endswith("per cent: change, error, sign, false, off")
+    assert re.search(r"one field +simulated +all +[\d.]+ +\S+ +1 +100\b", text)
 
 
 def test_pairs_are_close_either_way_round():
-    """Of times 1 and 1.0999 the ratio is within 10 %, whichever comes first."""
+    """Times 1 and 1.0999 are within 10 %, whichever comes first."""
     for times in (np.array([1.0, 1.0999, 2.0]), np.array([2.0, 1.0999, 1.0])):
         assert what_if.Told(times, times, np.array([-1, 0, 0])).orders()["close_tau"] == 1.0
 

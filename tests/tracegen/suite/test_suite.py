@@ -159,7 +159,7 @@ def test_two_runs_in_one_folder_are_refused(tmp_path):
 
 @pytest.mark.slow
 def test_a_worker_that_outlives_its_run_is_waited_for(tmp_path):
-    """What it made meanwhile stays; its folder is its own until it ends."""
+    """Its folder is its own until it ends, and the trace that it made meanwhile stays."""
     run(["k_queens"], tmp_path / "its", 100_000, progress=False)
     folder = tmp_path / "both"
     (folder / ".k_queens.work").mkdir(parents=True)
