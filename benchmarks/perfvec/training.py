@@ -1,10 +1,11 @@
-"""Rate of the whole training loop beside a bare LSTM's forward and backward pass of the same shape.
+"""Rate of the whole training loop beside a bare network's forward and backward pass of the same shape: an LSTM, or what
+an MLP with a skip connection consists of but for its activations, its matrix products.
 
-    python benchmarks/perfvec/training.py [--data FOLDER] [--machines N…] [--steps N] [--threads N] [--width …] …
+    python benchmarks/perfvec/training.py [--data FOLDER] [--machines N…] [--architecture mlp] [--steps N] …
 
 FOLDER holds traces and latency files; without it random numbers of their shape are trained on. With --machines the loop
 alone, on as many machines at once: an instruction's representation is computed once for all of them, as in PerfVec.
-Rates are of counted instructions: the bare LSTM steps over `warmup` more for each sequence, as the loop does. On a
+Rates are of counted instructions: the bare network steps over the lead of each sequence too, as the loop does. On a
 processor the time is CPU time (other processes do not count).
 """
 
@@ -66,10 +67,27 @@ def loop_rate(division: Division, schema: Schema, recipe: Recipe, device: torch.
     return 2 * recipe.instructions / (times[1] - times[0])
 
 
-def bare_rate(inputs: int, recipe: Recipe, device: torch.device) -> float:
-    """Counted instructions a second of nn.LSTM, forward and backward, in the precision that the loop uses."""
-    net = torch.nn.LSTM(inputs, recipe.width, recipe.layers).to(device)
-    x = torch.randn(recipe.warmup + recipe.sequence, recipe.batch_size, inputs, device=device)
+class Products(torch.nn.Module):
+    """The matrix products of an MLP with a skip connection, and of the head."""
+
+    def __init__(self, inputs: int, width: int, layers: int, machines: int) -> None:
+        super().__init__()
+        shapes = [(inputs, width)] + [(width, width)] * layers
+        self.chain = torch.nn.Sequential(*(torch.nn.Linear(*shape) for shape in shapes))
+        self.skip = torch.nn.Linear(inputs, width)
+        self.head = torch.nn.Linear(width, machines)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return self.head(self.chain(x) + self.skip(x)), None
+
+
+def bare_rate(inputs: int, recipe: Recipe, machines: int, device: torch.device) -> float:
+    """Counted instructions a second of the bare network, forward and backward, in the precision that the loop uses."""
+    if recipe.architecture == "mlp":
+        net: torch.nn.Module = Products(inputs, recipe.width, recipe.layers, machines).to(device)
+    else:
+        net = torch.nn.LSTM(inputs, recipe.width, recipe.layers).to(device)
+    x = torch.randn(recipe.lead + recipe.sequence, recipe.batch_size, inputs, device=device)
     half = torch.autocast(device.type, torch.bfloat16) if native_bf16(device) else nullcontext()
 
     def step() -> None:
@@ -102,13 +120,20 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--architecture", choices=("lstm", "mlp"), default="lstm")
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=64)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    device, schema = device_of(given.device), get_schema("default")
-    recipe = Recipe(width=given.width, layers=given.layers, batch_size=given.batch_size)
+    device, schema = device_of(given.device), get_schema("timed" if given.architecture == "mlp" else "default")
+    recipe = Recipe(
+        architecture=given.architecture,
+        width=given.width,
+        layers=given.layers,
+        skip_connection=given.architecture == "mlp",
+        batch_size=given.batch_size,
+    )
     recipe = replace(recipe, instructions=given.steps * recipe.sequence * recipe.batch_size)
     if given.machines:
         print_rates(given.machines, schema, recipe, device)
@@ -120,9 +145,9 @@ def main() -> None:
             else random_labels(schema, Path(folder))
         )
         loop = loop_rate(Split().divide(labels), schema, recipe, device)
-    bare = bare_rate(schema.width, recipe, device)
+    bare = bare_rate(schema.width, recipe, len(labels.machines), device)
     print(f"the loop            {loop:10,.0f} instructions/s")
-    print(f"a bare LSTM         {bare:10,.0f} instructions/s")
+    print(f"the bare network    {bare:10,.0f} instructions/s")
     print(f"share               {loop / bare:10.0%}")
 
 
