@@ -52,12 +52,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load a name of the API, or the version, on its first use."""
     if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version  # a third of the time that the import takes
+        from support.release import release
 
-        try:
-            return version("perfvec-toolkit")
-        except PackageNotFoundError:
-            return "0 (a checkout that is not installed)"
+        return release()
     if name in __all__:
         value = getattr(import_module("analysis.api"), name)
         globals()[name] = value

@@ -10,7 +10,6 @@ threads and clusters, results as they finish, and workers that end when their pa
 from __future__ import annotations
 
 import glob
-import importlib.metadata
 import logging
 import os
 import signal
@@ -30,6 +29,7 @@ from tqdm import tqdm
 
 from support.ending import end_in_order
 from support.errors import InputError
+from support.release import release
 from support.text import show
 from support.yaml_files import read_yaml
 
@@ -143,11 +143,6 @@ def _worker() -> str:
     return f"{get_worker().address} on {socket.gethostname()}"
 
 
-def release() -> str:
-    """Return the toolkit's version, which all machines must have alike."""
-    return importlib.metadata.version("perfvec-toolkit")
-
-
 def _task(function: Callable[[Any], Any], item: Any, needed: Sequence[_Needed], wanted: str) -> Any:
     if wanted != release():
         raise InputError(f"worker {_worker()} has release {release()}, the caller {wanted}; install the same one")
@@ -206,7 +201,11 @@ class Dask:
         """Say it on stderr when the cluster has had no worker for a while: what it waits for may never come."""
         told = False
         while not ended.wait(NO_WORKER_S):
-            if self._client.scheduler_info()["workers"]:
+            try:
+                workers = self._client.scheduler_info()["workers"]
+            except (OSError, RuntimeError):  # the scheduler is gone, which `map` tells
+                return
+            if workers:
                 told = False
             elif not told and self._client.status == "running":
                 told = True
@@ -254,7 +253,8 @@ def start_cluster(path: Path) -> Any:
         from dask_jobqueue.local import LocalCluster
     except ImportError:
         raise InputError("dask-jobqueue is not installed; pip install 'perfvec-toolkit[dask]'") from None
-    signal.signal(signal.SIGINT, on_interrupt)  # its import makes Ctrl-C an exit with status 0
+    if on_interrupt is not None:
+        signal.signal(signal.SIGINT, on_interrupt)  # its import makes Ctrl-C an exit with status 0
 
     given = read_yaml(path, "description of a cluster")
     if not isinstance(given, dict):

@@ -38,6 +38,7 @@ from analysis.cli import (
 from analysis.cli.output import Command, UsageError
 from support.ending import orderly_end
 from support.errors import InputError, is_full
+from support.release import release
 from support.unsealed import ALLOWED
 
 
@@ -113,12 +114,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            print(f"perfvec {version('perfvec-toolkit')}")
-        except PackageNotFoundError:
-            print("perfvec (not installed: run from a checkout)")
+        print(f"perfvec {release()}")
         raise typer.Exit
 
 

@@ -195,9 +195,7 @@ def programs_of(
     Path(folder).mkdir(parents=True, exist_ok=True)
     seen = {program.digest for program in model.programs}
     encoder = encoder_of(model)
-    opened = [
-        SimulableTrace(path, Span(count=max_instructions)) for path in traces
-    ]  # a bad one is told before the work
+    opened = [SimulableTrace(path, Span(count=max_instructions)) for path in traces]  # all, before the work
     digests = [trace.digest for trace in opened]
     for number, path in enumerate(traces):
         if (first := digests.index(digests[number])) != number:

@@ -153,10 +153,10 @@ def _on_worker(given: _Given) -> int | str:
     with at_work(work):
         shutil.rmtree(work, ignore_errors=True)  # of a worker that died
         made = _trace_file(given.folder, given.workload)
-        if made.exists():  # by a worker of a run that was stopped, which no scheduler interrupts
-            with Trace(made) as trace:
-                return len(trace)
         try:
+            if made.exists():  # by a worker of a run that was stopped, which no scheduler interrupts
+                with Trace(made) as found:
+                    return len(found)
             work.mkdir()
             return _trace_in(work, given)
         except (InputError, OSError) as error:
