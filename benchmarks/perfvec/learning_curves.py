@@ -46,7 +46,7 @@ def point(arguments: argparse.Namespace, windows: int, machines: int, folder: Pa
             raise SystemExit(f"{windows} windows on {machines} machines: only {len(kept)} have as many")
         return tuple(narrowed(kept[k], machines) for k in order[:windows])
 
-    split = Split(fold=arguments.fold, hold_machines=16, machine_seed=1)
+    split = Split(fold=arguments.fold, hold_machines=16, machine_seed=int(arguments.fold.partition("/")[0]))
     labels = training.prepare(arguments.traces, arguments.latencies, schema, arguments.shards, progress=False)
     held = split.divide(labels).held_programs
     recipe = Recipe(
