@@ -110,7 +110,7 @@ def _expected_lines(static, chunk, begin, end):
             address, size = int(chunk.address[m]), max(int(chunk.size[m]), 1)
             for line in range(address >> 6, ((address + size - 1) >> 6) + 1):
                 touch(line, False, bool(chunk.is_store[m]))
-    return [line << 2 | code << 1 | store for (line, code), store in lines.items()]
+    return [line << _core.LINE_SHIFT | code * _core.CODE | store * _core.DIRTY for (line, code), store in lines.items()]
 
 
 class _Branches:
@@ -168,7 +168,21 @@ def test_gaps_are_the_lines_between_pieces_and_the_branches_of_use(seed, capacit
     at, access = 0, 0
     for k, unit in enumerate(units):
         lines = _expected_lines(static, whole, at, unit * UNIT)
-        assert pieces["line"][slice(*pieces["line_offset"][k : k + 2])].tolist() == lines
+        touched = pieces["line"][slice(*pieces["line_offset"][k : k + 2])]
+        below = (touched & _core.BELOW) != 0
+        assert (touched[~below] & ~np.uint64(_core.NEAR)).tolist() == lines
+        seen = touched[below] & ~np.uint64(_core.BELOW)
+        assert len(set(seen.tolist())) == len(seen)
+        for line in seen.tolist():  # before it is touched for the last time, which only a first level sees
+            (last,) = np.flatnonzero(~below & (touched & ~np.uint64(_core.DIRTY | _core.NEAR) == line))
+            assert touched[last] & _core.NEAR and last > np.flatnonzero(below & (touched == line | _core.BELOW))[0]
+        misses = slice(*pieces["miss_offset"][k : k + 2])
+        assert (np.diff(pieces["miss_place"][misses].astype(np.int64)) >= 0).all()
+        for address, place in zip(
+            pieces["miss_address"][misses].tolist(), pieces["miss_place"][misses].tolist(), strict=True
+        ):
+            assert address >> 6 in touched >> np.uint64(_core.LINE_SHIFT)
+            assert place <= len(touched)
         of_use: set[int] = set()
         if k == 0 or units[k - 1] != unit - 1:  # of all units that follow one another from here on
             end = k
@@ -289,6 +303,37 @@ def test_what_is_all_taken_stands_for_itself():
     assert sample.half_width(huge[None]) == pytest.approx(sample.half_width(values[None]))
 
 
+@pytest.mark.parametrize("kept", [[5, 30], [30]], ids=["recorded", "dissolved"])
+def test_a_line_in_constant_use_is_old_below_the_first_level(kept):
+    """One load walks through lines, one reads the same line all the time: between it and its next touch a first level
+    misses nothing of it, so that only the first touch of the run, and the first one for a long time, is seen below.
+    """
+    loads = Instruction(Operation.NONE, destinations=(1,), flags=Flag.LOAD)
+    program, hot, other, first = Program([loads, loads]), 0x10000000, 0x10000040, 0x20000000
+    pause = range(20 * UNIT, 25 * UNIT)  # without the line
+    for turn in range(32 * UNIT // 2):
+        program.execute(0, (other if 2 * turn in pause else hot, 8, 0))
+        program.execute(1, (first + 64 * turn, 8, 0))
+    whole = program.chunk()
+    recorder = _core.Recorder(capacity=64, signatures=8, branches=8, seed=1, listed=kept if len(kept) > 1 else [])
+    recorder.grow(*_columns(program.static()))
+    recorder.observe(
+        whole.static_id, whole.next_static_id, whole.access_offset, whole.address, whole.size, whole.is_store
+    )
+    recorder.keep(kept)
+    pieces = recorder.pieces()
+    gap = pieces["line"][slice(*pieces["line_offset"][-3:-1])]  # before unit 29, the last one's warm-up
+    assert pieces["unit"].tolist()[-2:] == [29, 30]
+    line = hot >> 6 << _core.LINE_SHIFT
+    here = np.flatnonzero(gap & ~np.uint64(15) == line)
+    assert (gap[here] & np.uint64(15)).tolist() == [_core.BELOW, _core.NEAR]
+    walked = (gap >> np.uint64(_core.LINE_SHIFT) << np.uint64(6)).astype(np.int64)
+    around = [walked[here[0] - 1], walked[here[0] + 1]]  # lines of the walk, when it came back
+    assert abs(around[0] - (first + 32 * 25 * UNIT)) <= 64 and abs(around[1] - around[0]) <= 64
+    assert here[1] >= len(gap) - 4
+    assert not (gap[walked >= first] & np.uint64(_core.NEAR | _core.BELOW)).any()
+
+
 def test_the_units_with_the_most_accesses_count():
     """Sixteen of 43 units with many accesses count, those with the most; others are as likely as ever."""
     unit = np.arange(300)
@@ -312,7 +357,9 @@ def test_the_units_with_the_most_accesses_count():
     for k, own in enumerate(pieces["unit"].tolist()):
         lines = pieces["line"][slice(*pieces["line_offset"][k : k + 2])]
         most = max(accesses[before + 1 : own], default=0)  # of the gap: bytes from address 0 on
-        assert {int(line) >> 2 for line in lines if not line & _core.CODE} == set(range((most + 63) // 64))
+        assert {int(line) >> _core.LINE_SHIFT for line in lines if not line & _core.CODE} == set(
+            range((most + 63) // 64)
+        )
         before = own
 
 
@@ -408,6 +455,7 @@ def test_a_file_is_read_as_it_was_written(points, tmp_path):
 DAMAGE = {
     "static_id": ("pieces/static_id", lambda d: d.__setitem__(5, 1 << 30)),
     "line_offset": ("pieces/line_offset", lambda d: d.__setitem__(1, -4)),
+    "miss": ("pieces/miss_place", lambda d: d.__setitem__(0, 1 << 31)),
     "branch": ("pieces/branch_following", lambda d: d.__setitem__(0, 1 << 31)),
     "accesses": ("pieces/accesses", lambda d: d.__setitem__(0, 77)),
     "unit": ("pieces/unit", lambda d: d.__setitem__(0, 1 << 40)),

@@ -123,7 +123,7 @@ def test_dirty_lines_that_are_touched_are_written_back_as_those_stored_to():
         loads.execute(1, (64 * int(line), 8, 0))
     stored, touched = (Simulation(machine, stores.static()) for _ in range(2))
     stored.warm(stores.chunk())
-    touched.touch(lines.astype(np.uint64) << np.uint64(2) | np.uint64(1))
+    touched.touch(lines.astype(np.uint64) << np.uint64(4) | np.uint64(1))
     for simulation in (stored, touched):
         simulation.reset_counters()
         simulation.run(loads.chunk())
@@ -150,7 +150,7 @@ def test_a_dirty_line_that_is_read_again_is_dirty_in_the_level_that_asked(touche
         reads.execute(1, (64 * int(line), 8, 0))
     simulation = Simulation(machine, program.static())
     if touched:
-        code = lines.astype(np.uint64) << np.uint64(2)
+        code = lines.astype(np.uint64) << np.uint64(4)
         simulation.touch(np.concatenate([code | np.uint64(1), code]))
     else:
         simulation.run(program.chunk())
@@ -174,7 +174,7 @@ def test_code_that_touches_drive_from_its_cache_is_recent_in_the_next():
     code, sets = 0x400000 // 64, 64  # of the L2
     data = code + sets * np.arange(100, 104)
     newer = code + 16 * np.arange(1, 5)  # drive the loop from the set of the L1, and are in other sets of the L2
-    touches = [code << 2 | 2, *(line << 2 for line in data[:3]), *(line << 2 | 2 for line in newer), data[3] << 2]
+    touches = [code << 4 | 2, *(line << 4 for line in data[:3]), *(line << 4 | 2 for line in newer), data[3] << 4]
     simulation = Simulation(machine, loop.static())
     simulation.touch(np.array(touches, np.uint64))
     simulation.run(loop.chunk())

@@ -7,11 +7,12 @@ from programs import Instruction, Program
 from uarch.configuration import replace_field
 from uarch.instructions import LAST, Flag, Operation
 from uarch.machine_files import load_machine
-from uarch.timing.simulation import Simulation
+from uarch.timing.simulation import Misses, Simulation
 
 BASE = load_machine("base")
+NOTHING = np.zeros(0, np.uint64)
 LINES = 0x10000000 // 64 + np.arange(1 << 16, dtype=np.uint64)  # four megabytes
-DATA, CODE = LINES << np.uint64(2), np.array([0x400000 // 64], np.uint64) << np.uint64(2) | np.uint64(2)
+DATA, CODE = LINES << np.uint64(4), np.array([0x400000 // 64], np.uint64) << np.uint64(4) | np.uint64(2)
 
 
 def alternating(turns):
@@ -78,7 +79,7 @@ def test_ideal_data_leaves_the_caches_to_code():
 @pytest.mark.parametrize(
     ("machine", "first_level", "all_levels"),
     [
-        (load_machine("cortex-a53"), 2, 2),
+        (load_machine("cortex-a53"), 2, 3),
         (replace_field(load_machine("cortex-a53"), "branch_predictor.kind", "none"), 2, 4),
         (BASE, 0, 2),
     ],
@@ -101,7 +102,9 @@ def late_loads(machine, learnt=(), ideal=()):
     simulation = Simulation(machine, program.static(), ideal)
     if learnt:
         addresses = 0x10000000 - 64 * np.array(learnt, np.uint64)
-        simulation.learn_misses(np.zeros(len(learnt), np.uint32), addresses, np.zeros(len(learnt), np.bool_))
+        count = len(learnt)
+        ids, place = np.zeros((2, count), np.uint32)
+        simulation.touch(NOTHING, Misses(ids, addresses, np.zeros(count, np.bool_), place))
     simulation.run(program.chunk())
     return simulation.statistics["l1d_misses"]
 
@@ -120,6 +123,67 @@ def test_ideal_data_teach_nothing():
 @pytest.mark.parametrize(("ids", "addresses", "match"), [([0], [0, 1], "differ in length"), ([9], [0], "beyond")])
 def test_misses_that_do_not_fit_are_refused(ids, addresses, match):
     simulation = Simulation(BASE, alternating(1).static())
-    far = np.zeros(len(ids), np.bool_)
+    far, place = np.zeros(len(ids), np.bool_), np.zeros(len(ids), np.uint32)
     with pytest.raises(ValueError, match=match):
-        simulation.learn_misses(np.array(ids, np.uint32), np.array(addresses, np.uint64), far)
+        simulation.touch(NOTHING, Misses(np.array(ids, np.uint32), np.array(addresses, np.uint64), far, place))
+
+
+def data_misses(touches):
+    """Misses of L1D and L2 by one load of LINES[0], after the touches."""
+    program = Program([Instruction(Operation.NONE, destinations=(1,), flags=Flag.LOAD)])
+    program.execute(0, (int(LINES[0]) * 64, 8, 0))
+    machine = BASE
+    for level in ("l1d", "l2"):
+        machine = replace_field(machine, f"{level}.prefetcher", "none")
+    simulation = Simulation(machine, program.static(), ("instructions",))
+    simulation.touch(touches)
+    simulation.reset_counters()
+    simulation.run(program.chunk())
+    return simulation.statistics["l1d_misses"], simulation.statistics["l2_misses"]
+
+
+def test_a_touch_is_seen_by_the_levels_that_it_names():
+    line, others = DATA[:1], DATA[1:]
+    near, below = np.uint64(4), np.uint64(8)
+    first_level, second_level = others[:1024], others[: 2 * 8192]  # more lines than each has
+    assert data_misses(line) == data_misses(line | near) == (0, 0)
+    assert data_misses(line | below) == (1, 0)
+    assert data_misses(np.concatenate([line | near, first_level])) == (1, 1)
+    assert data_misses(np.concatenate([line, first_level])) == (1, 0)
+    assert data_misses(np.concatenate([line, second_level])) == (1, 1)
+    # In constant use: the first level has it until the end, and the second no longer.
+    assert data_misses(np.concatenate([line | below, second_level, line | near])) == (0, 0)
+    assert data_misses(np.concatenate([line | below, second_level, line | near, first_level | near])) == (1, 1)
+
+
+def test_dirty_lines_that_only_a_first_level_saw_are_written_back():
+    touches = np.concatenate([DATA[:1] | np.uint64(8), DATA[:1] | np.uint64(4 | 1), DATA[1:4096] | np.uint64(4)])
+    program = Program([Instruction(Operation.NONE, destinations=(1,), flags=Flag.LOAD)])
+    for line in LINES[4096 : 4096 + 2 * 8192]:
+        program.execute(0, (int(line) * 64, 8, 0))
+    machine = replace_field(replace_field(BASE, "l1d.prefetcher", "none"), "l2.prefetcher", "none")
+    simulation = Simulation(machine, program.static())
+    simulation.touch(touches)
+    simulation.reset_counters()
+    simulation.run(program.chunk())
+    assert simulation.statistics["l1d_write_backs"] == 0
+    assert simulation.statistics["l2_write_backs"] == 1
+
+
+def test_misses_come_where_they_were_among_touches():
+    """What prefetchers bring for misses long ago does not last in a first level."""
+    program = Program([Instruction(Operation.NONE, destinations=(1,), flags=Flag.LOAD)])
+    program.execute(0, (int(LINES[5]) * 64, 8, 0))
+    addresses, count = LINES[:5] * np.uint64(64), 5
+    machine = replace_field(BASE, "l2.prefetcher", "none")
+    found = []
+    for place in (0, 1024):
+        simulation = Simulation(machine, program.static())
+        misses = Misses(
+            np.zeros(count, np.uint32), addresses, np.zeros(count, np.bool_), np.full(count, place, np.uint32)
+        )
+        simulation.touch(DATA[1000 : 1000 + 1024], misses)
+        simulation.reset_counters()
+        simulation.run(program.chunk())
+        found.append(simulation.statistics["l1d_misses"])
+    assert found == [1, 0]

@@ -253,11 +253,9 @@ def _of_pieces(
     out = np.empty((len(pieces) * UNIT + len(last), EACH), np.uint8)
     ends = [begin for begin, _ in sequences[1:]] + [len(pieces)]
     for (begin, held), end in zip(sequences, ends, strict=True):
-        running.simulation.touch(pieces.line[slice(*pieces.line_offset[begin : begin + 2])])
+        running.simulation.touch(*pieces.gap(begin))
         gap = slice(*pieces.branch_offset[begin : begin + 2])
         running.simulation.learn(pieces.branch[gap], pieces.branch_following[gap])
-        gap = slice(*pieces.miss_offset[begin : begin + 2])
-        running.simulation.learn_misses(pieces.miss[gap], pieces.miss_address[gap], pieces.miss_far[gap])
         running.fill(held, out[begin * UNIT : end * UNIT])
     running.fill(last, out[len(pieces) * UNIT :])
     return out

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 UNIT: int
 CODE: int
 DIRTY: int
+NEAR: int
+BELOW: int
+LINE_SHIFT: int
 
 class Recorder:
     """One pass over a run: units drawn at random, the gaps between them, every unit's signature (recorder.hpp)."""

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from tracegen.live_points import _core
 from tracegen.live_points.live_points import LivePoints
 from tracegen.statistics.characterise import Characteriser, Counts
 from uarch.instructions import Flag
 
-_CODE = np.uint64(2)
+_CODE, _SHIFT = np.uint64(_core.CODE), np.uint64(_core.LINE_SHIFT)
 
 
 def character(points: LivePoints) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def character(points: LivePoints) -> dict[str, Any]:
     for k, chunk in enumerate(pieces.chunks()):
         line = pieces.line[slice(*pieces.line_offset[k : k + 2])]
         gap = slice(*pieces.branch_offset[k : k + 2])
-        running.pass_over(line >> np.uint64(2), (line & _CODE) != 0, pieces.branch[gap], pieces.branch_following[gap])
+        running.pass_over(line >> _SHIFT, (line & _CODE) != 0, pieces.branch[gap], pieces.branch_following[gap])
         before = running.counts() if pieces.counted[k] else None
         running.observe(chunk)
         if before is None:

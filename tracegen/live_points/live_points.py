@@ -35,9 +35,10 @@ from uarch.instructions import (
     StaticInstructions,
     Temporary,
 )
+from uarch.timing.simulation import Misses
 
 FORMAT = "perfvec-live-points"
-VERSION = 6
+VERSION = 7
 UNIT = _core.UNIT
 SUFFIX = ".livepoints.h5"
 _TEXTS = ("program", "isa", "source", "command", "digest")
@@ -60,6 +61,7 @@ _PIECES = {
     "miss": "<u4",
     "miss_address": "<u8",
     "miss_far": "|b1",
+    "miss_place": "<u4",
 }
 _CALLS = {"static_id": "<u4", "number": "<u2", "count": "<u8"}
 _DIVISIONS = {"static_id": "<u4", "steps": "u1"}  # where the source tells them
@@ -82,10 +84,10 @@ _MOST = {
 class Pieces:
     """P units in the order of the run: the counted ones, and those before them, which warm pipelines.
 
-    Before piece k lie the lines `line[line_offset[k]:line_offset[k + 1]]` (address // 64 << 2 | code << 1 | stored to),
-    each once, in the order of their last touch since the piece before; the branches of use to predictors, each with the
-    instruction after it; and the last accesses to data that were not touched lately, of which prefetchers learn. There
-    are none where the piece before it is the unit before it.
+    Before piece k lie its gap's lines (`gap`) in the order of their last touch since the piece before, as touches of
+    `Simulation.touch`; a line that has long been in constant use is there once more, where levels below the first saw it
+    last. Besides, the branches of use to predictors, each with the instruction after it; and the last accesses to data
+    that were not touched lately, of which prefetchers learn. There are none where the piece before it is the unit before.
     """
 
     unit: NDArray[np.uint64]  # [P] its number: instructions unit · UNIT …
@@ -105,9 +107,16 @@ class Pieces:
     miss: NDArray[np.uint32]  # the instruction
     miss_address: NDArray[np.uint64]
     miss_far: NDArray[np.bool_]  # not touched for so long that a second level lacks it, too
+    miss_place: NDArray[np.uint32]  # how many of the gap's lines come before it
 
     def __len__(self) -> int:
         return len(self.unit)
+
+    def gap(self, piece: int) -> tuple[NDArray[np.uint64], Misses]:
+        """Lines and misses before a piece."""
+        own = slice(*self.miss_offset[piece : piece + 2])
+        misses = Misses(self.miss[own], self.miss_address[own], self.miss_far[own], self.miss_place[own])
+        return self.line[slice(*self.line_offset[piece : piece + 2])], misses
 
     def chunks(self) -> Iterator[Chunk]:
         """The executed instructions of each piece."""
@@ -314,12 +323,14 @@ def _misfit(points: LivePoints) -> str | None:
     for offset, columns in (
         (pieces.line_offset, (pieces.line,)),
         (pieces.branch_offset, (pieces.branch, pieces.branch_following)),
-        (pieces.miss_offset, (pieces.miss, pieces.miss_address, pieces.miss_far)),
+        (pieces.miss_offset, (pieces.miss, pieces.miss_address, pieces.miss_far, pieces.miss_place)),
     ):
         if len(offset) != len(pieces) + 1 or offset[0] != 0 or np.any(np.diff(offset) < 0):
             return "offsets of lines, branches or misses are not in order"
         if any(len(column) != offset[-1] for column in columns):
             return "the columns of lines, branches or misses differ in length"
+    if np.any(pieces.miss_place > np.repeat(np.diff(pieces.line_offset), np.diff(pieces.miss_offset))):
+        return "a miss is behind the lines of its gap"
     ids = (pieces.static_id, pieces.branch, pieces.miss)
     following = (pieces.next_static_id, pieces.branch_following)
     if any(np.any(column >= size) for column in ids) or any(

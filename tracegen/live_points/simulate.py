@@ -230,9 +230,7 @@ class LivePointsSimulator:
         totals = np.zeros(len(names))
         sums = np.zeros((count, len(CAUSES)))
         for k, chunk in enumerate(self._chunks):
-            simulation.touch(pieces.line[slice(*pieces.line_offset[k : k + 2])])
-            gap = slice(*pieces.miss_offset[k : k + 2])
-            simulation.learn_misses(pieces.miss[gap], pieces.miss_address[gap], pieces.miss_far[gap])
+            simulation.touch(*pieces.gap(k))
             counted = bool(pieces.counted[k])
             if counted:
                 simulation.reset_counters()

@@ -12,6 +12,7 @@ gives the same result.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +63,20 @@ COUNTERS = (
     "l2_merged",
     "l3_merged",
 )
+
+
+class Misses(NamedTuple):
+    """Accesses to data [n] that missed L1D and, where they are `far`, L2: instruction, address, and how many touches
+    come before each, ascending.
+    """
+
+    static_id: NDArray[np.uint32]
+    address: NDArray[np.uint64]
+    far: NDArray[np.bool_]
+    place: NDArray[np.uint32]
+
+
+_NO_MISSES = Misses(np.zeros(0, np.uint32), np.zeros(0, np.uint64), np.zeros(0, np.bool_), np.zeros(0, np.uint32))
 
 
 class Simulation:
@@ -146,24 +161,25 @@ class Simulation:
         """Pass the chunk through caches and TLBs in no time; the branch predictor does not see it."""
         self._core.warm(self.held(chunk))
 
-    def touch(self, touches: NDArray[np.uint64]) -> None:
-        """Put lines into caches and TLBs in no time: line << 2 | code << 1 | stored to, in the order of their touch.
+    def touch(self, touches: NDArray[np.uint64], misses: Misses | None = None) -> None:
+        """Put lines into caches and TLBs in no time, in the order of their touch, and show misses to prefetchers.
 
-        Lines of what is ideal are left out, as an access leaves them.
+        A touch is line << 4 | 1 if it was stored to | 2 if it is code | 4 if only a first level sees it | 8 if only the
+        levels below that do. Lines of what is ideal are left out, as an access leaves them. Raises ValueError where
+        columns differ in length, or a miss is beyond the program.
         """
+        ids, address, far, place = misses or _NO_MISSES
         for part, code in (("instructions", _CODE), ("data", 0)):
             if part in self._ideal:
-                touches = touches[touches & _CODE != code]
-        self._core.touch(touches)
+                kept = touches & _CODE != code
+                place = np.concatenate([[0], np.cumsum(kept)])[place].astype(np.uint32)
+                touches = touches[kept]
+        self._core.touch(touches, ids, address, far, place)
 
     def learn(self, branch: NDArray[np.uint32], following: NDArray[np.uint32]) -> None:
         """Teach the branch predictor executed branches, each with the instruction after it, in no time."""
         if "branches" not in self._ideal:
             self._core.learn(branch, following)
-
-    def learn_misses(self, static_id: NDArray[np.uint32], address: NDArray[np.uint64], far: NDArray[np.bool_]) -> None:
-        """Show prefetchers accesses that missed L1D and, where they are `far`, L2, in no time."""
-        self._core.learn_misses(static_id, address, far)
 
     def held(self, chunk: Chunk | _core.Chunk) -> _core.Chunk:
         """Return the chunk as the core reads it, checked; simulations of the same program can share it."""

@@ -117,16 +117,19 @@ py::dict pieces(const Recorder& recorder) {
     Array<std::uint32_t> miss(misses);
     Array<std::uint64_t> address(misses);
     Array<bool> far(misses);
+    Array<std::uint32_t> place(misses);
     at = 0;
     for (const Piece& piece : all)
         for (const Miss& one : piece.gap.misses) {
             miss.mutable_data()[at] = one.id;
             address.mutable_data()[at] = one.address;
+            place.mutable_data()[at] = static_cast<std::uint32_t>(one.place);
             far.mutable_data()[at++] = one.far;
         }
     columns["miss"] = miss;
     columns["miss_address"] = address;
     columns["miss_far"] = far;
+    columns["miss_place"] = place;
     return columns;
 }
 
@@ -164,6 +167,9 @@ PYBIND11_MODULE(_core, module) {
     module.attr("UNIT") = UNIT;
     module.attr("CODE") = CODE;
     module.attr("DIRTY") = DIRTY;
+    module.attr("NEAR") = NEAR;
+    module.attr("BELOW") = BELOW;
+    module.attr("LINE_SHIFT") = LINE_SHIFT;
     py::class_<Recorder>(module, "Recorder")
         .def(py::init<std::size_t, std::size_t, std::size_t, std::uint64_t, std::vector<std::uint64_t>>(), py::kw_only(),
              py::arg("capacity"), py::arg("signatures"), py::arg("branches"), py::arg("seed"),

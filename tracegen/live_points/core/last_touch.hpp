@@ -1,7 +1,9 @@
 // The last touch of each cache line, and the lines that were touched since a gap began, in the order of their last touch.
 //
 // For least-recently-used replacement this order alone decides what a cache of any size and associativity holds (Mattson
-// et al., IBM Systems Journal 1970; Barr et al., ISPASS 2005).
+// et al., IBM Systems Journal 1970; Barr et al., ISPASS 2005). A level below the first sees only what that misses, so a
+// line in constant use is old there. So each line has two places in the order: its last touch, and the last one from far
+// enough back that a first level misses it. Where nothing much lies between them they are one.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +12,11 @@
 
 namespace perfvec {
 
-using Touch = std::uint64_t;  // line << 2 | CODE | DIRTY
-constexpr Touch DIRTY = 1, CODE = 2;
+// Line << LINE_SHIFT | flags. DIRTY: stored to. NEAR: only a first level sees this touch. BELOW: only the levels below it do,
+// as the line is touched again later.
+using Touch = std::uint64_t;
+constexpr Touch DIRTY = 1, CODE = 2, NEAR = 4, BELOW = 8;
+constexpr int LINE_SHIFT = 4;
 
 class LastTouch {
   public:
@@ -39,11 +44,21 @@ class LastTouch {
         slot->time = ++clock_;
         slot->dirty |= store;
         if (before == 0) {
+            slot->missed = clock_;
             if (count_ * 2 > slots_.size()) resize();
             return NEVER;
         }
         return clock_ - before;
     }
+
+    // The touch just made of this line, which was touched before, misses a first level.
+    void miss(std::uint64_t line, bool code) {
+        Slot& slot = slots_[hint(line, code)];
+        if (slot.key == (line << 1 | code)) slot.missed = clock_;
+    }
+
+    // The number of touches so far.
+    std::uint64_t now() const { return clock_; }
 
     // Has the host fetch a line of data's slot.
     void prefetch(std::uint64_t line) const { __builtin_prefetch(&slots_[home(line << 1)]); }
@@ -68,21 +83,21 @@ class LastTouch {
         return true;
     }
 
-    // Returns what was touched since the last call, the latest last.
-    std::vector<Touch> end_gap() {
+    // Returns what was touched since the last call with the time of each, the latest last.
+    std::vector<std::pair<std::uint64_t, Touch>> end_gap() {
         settle();
         std::vector<std::pair<std::uint64_t, Touch>> order;
-        order.reserve(touched_.size());
+        order.reserve(touched_.size() + touched_.size() / 2);
         for (const std::uint64_t key : touched_) {
             const Slot& slot = slots_[find(key)];
-            order.emplace_back(slot.time, (key >> 1) << 2 | (key & 1 ? CODE : 0) | (slot.dirty ? DIRTY : 0));
+            const Touch line = (key >> 1) << LINE_SHIFT | (key & 1 ? CODE : 0), dirty = slot.dirty ? DIRTY : 0;
+            const bool together = slot.missed >= gap_ && slot.time - slot.missed < TOGETHER;
+            order.emplace_back(slot.time, line | dirty | (together ? 0 : NEAR));
+            if (!together && slot.missed >= gap_) order.emplace_back(slot.missed, line | BELOW);
         }
         std::sort(order.begin(), order.end());
-        std::vector<Touch> touches;
-        touches.reserve(order.size());
-        for (const auto& [time, touch] : order) touches.push_back(touch);
         begin_gap();
-        return touches;
+        return order;
     }
 
     void begin_gap() {
@@ -96,9 +111,11 @@ class LastTouch {
         std::uint64_t key = ~std::uint64_t{0};
         std::uint64_t time : 63;  // of the last touch, from 1 on; 0: the slot is empty
         std::uint64_t dirty : 1;  // stored to in this gap
-        Slot() : time(0), dirty(0) {}
+        std::uint64_t missed;     // the time of the last touch that misses a first level
+        Slot() : time(0), dirty(0), missed(0) {}
     };
     static constexpr std::size_t HINTS = 1 << 10;
+    static constexpr std::uint64_t TOGETHER = 1024;  // touches, among which a first level's are some hundred lines
     static constexpr std::size_t MOST = std::size_t{1} << 24;  // lines that are remembered: a gigabyte's
 
     std::size_t& hint(std::uint64_t line, bool code) { return hints_[(line ^ (code ? HINTS / 2 : 0)) & (HINTS - 1)]; }

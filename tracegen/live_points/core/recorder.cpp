@@ -8,48 +8,71 @@ namespace {
 class Joined {
   public:
     void add(const Gap& gap) {
-        lines_.insert(lines_.end(), gap.lines.begin(), gap.lines.end());
         add(gap.misses);
+        lines_.insert(lines_.end(), gap.lines.begin(), gap.lines.end());
     }
 
-    void add(const std::vector<Miss>& misses) { misses_.insert(misses_.end(), misses.begin(), misses.end()); }
+    // Misses among the lines that come next.
+    void add(const std::vector<Miss>& misses) {
+        for (Miss miss : misses) {
+            miss.place += lines_.size();
+            misses_.push_back(miss);
+        }
+    }
 
     void add(const Executed& executed, const std::vector<Static>& statics) {
-        std::size_t access = 0;
+        std::size_t access = 0, touched = 0;
+        const auto add = [&](std::uint64_t line, Touch flags) {
+            lines_.push_back(line << LINE_SHIFT | flags | (executed.missed[touched++] ? 0 : NEAR));
+        };
         for (std::size_t k = 0; k < executed.id.size(); ++k) {
             const Static& row = statics[executed.id[k]];
             const std::uint64_t last = (row.pc + row.length - 1) >> 6;
-            for (std::uint64_t line = row.pc >> 6; line <= last; ++line) lines_.push_back(line << 2 | CODE);
+            for (std::uint64_t line = row.pc >> 6; line <= last; ++line) add(line, CODE);
             for (std::uint32_t n = 0; n < executed.accesses[k]; ++n, ++access) {
                 const std::uint64_t address = executed.address[access];
                 const std::uint64_t end = (address + std::max<int>(executed.size[access], 1) - 1) >> 6;
-                for (std::uint64_t line = address >> 6; line <= end; ++line)
-                    lines_.push_back(line << 2 | (executed.is_store[access] ? DIRTY : 0));
+                for (std::uint64_t line = address >> 6; line <= end; ++line) add(line, executed.is_store[access] ? DIRTY : 0);
             }
         }
     }
 
     bool empty() const { return lines_.empty(); }
 
-    // The whole, each line once where it was touched last, dirty where it was stored to at all.
+    // The whole, each line once where it was touched last, dirty where it was stored to at all, and once where levels below
+    // the first saw it last.
     Gap take() {
         Gap gap;
         std::size_t size = 64;
         while (size < 2 * lines_.size()) size *= 2;
-        places_.assign(size, NOWHERE);  // of each line in the gap, hashed
+        seen_.assign(size, {});
+        std::size_t miss = misses_.size();
+        const std::size_t first = miss - std::min(miss, MISSES);
         for (std::size_t k = lines_.size(); k-- > 0;) {
-            const Touch line = lines_[k] & ~DIRTY;
+            const auto behind = static_cast<std::uint32_t>(gap.lines.size());
+            for (; miss > first && misses_[miss - 1].place > k; --miss) misses_[miss - 1].place = behind;
+            const Touch line = lines_[k] & ~(DIRTY | NEAR | BELOW);
             std::size_t at = (line * 0x9E3779B97F4A7C15u) >> 20 & (size - 1);
-            while (places_[at] != NOWHERE && (gap.lines[places_[at]] & ~DIRTY) != line) at = (at + 1) & (size - 1);
-            if (places_[at] == NOWHERE) {
-                places_[at] = static_cast<std::uint32_t>(gap.lines.size());
+            while (seen_[at].place != NOWHERE && (gap.lines[seen_[at].place] & ~(DIRTY | NEAR | BELOW)) != line)
+                at = (at + 1) & (size - 1);
+            Seen& seen = seen_[at];
+            const bool below = !(lines_[k] & NEAR) && !seen.below;
+            if (seen.place == NOWHERE) {
+                seen.place = behind;
                 gap.lines.push_back(lines_[k]);
             } else {
-                gap.lines[places_[at]] |= lines_[k] & DIRTY;
+                gap.lines[seen.place] |= lines_[k] & DIRTY;
+                if (below && behind - seen.place < TOGETHER)
+                    gap.lines[seen.place] &= ~NEAR;
+                else if (below)
+                    gap.lines.push_back(line | BELOW);
             }
+            seen.below |= below;
         }
         std::reverse(gap.lines.begin(), gap.lines.end());
-        gap.misses.assign(misses_.end() - static_cast<std::ptrdiff_t>(std::min(misses_.size(), MISSES)), misses_.end());
+        gap.misses.assign(misses_.begin() + static_cast<std::ptrdiff_t>(first), misses_.end());
+        for (std::size_t k = 0; k < gap.misses.size(); ++k)
+            gap.misses[k].place = k + first < miss ? 0 : gap.lines.size() - gap.misses[k].place;
         lines_.clear();
         misses_.clear();
         return gap;
@@ -57,8 +80,13 @@ class Joined {
 
   private:
     static constexpr std::uint32_t NOWHERE = ~std::uint32_t{0};
+    static constexpr std::uint32_t TOGETHER = 128;  // lines between the two touches of a line that are one
 
-    std::vector<std::uint32_t> places_;
+    struct Seen {  // of a line, hashed
+        std::uint32_t place = NOWHERE;
+        bool below = false;
+    };
+    std::vector<Seen> seen_;
     std::vector<Touch> lines_;
     std::vector<Miss> misses_;
 };
@@ -106,7 +134,7 @@ void Recorder::begin_unit() {
     if (!after_piece_) {
         Joined gap;
         gap.add(open_);
-        gap.add({lines_.end_gap(), last_misses()});
+        gap.add(end_gap());
         piece.gap = gap.take();
         open_ = {};
     }
@@ -145,7 +173,13 @@ void Recorder::end_unit() {
 void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t end) {
     constexpr std::size_t NEAR = 12;  // instructions ahead whose rows the host fetches
     constexpr int MISS = 2, FAR_MISS = 3;  // classes of reuse (Signature::data): beyond a first level, and a second
+    constexpr std::uint64_t AGO = 4096;    // touches, after which a first level misses a line that it does not hold longer
+    std::vector<bool>* const missed = recording_ ? &pieces.back().executed.missed : nullptr;
     std::int64_t stores = 0;
+    const auto touched = [&](std::uint64_t line, bool code, bool misses) {
+        if (misses) lines_.miss(line, code);
+        if (missed) missed->push_back(misses);
+    };
     for (std::size_t k = begin; k < end; ++k) {
         if (k + NEAR < end) {
             __builtin_prefetch(&statics[chunk.id[k + NEAR]]);
@@ -155,9 +189,16 @@ void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t en
         const Static& row = statics[chunk.id[k]];
         int code_class = 0, data_class = 0;
         const std::uint64_t last = (row.pc + row.length - 1) >> 6;
-        for (std::uint64_t line = row.pc >> 6; line <= last; ++line)
-            if (!lines_.touch_same_code(line))
-                code_class = std::max(code_class, signature_.code(line, lines_.touch_code(line)));
+        for (std::uint64_t line = row.pc >> 6; line <= last; ++line) {
+            if (lines_.touch_same_code(line)) {
+                if (missed) missed->push_back(false);
+                continue;
+            }
+            const std::uint64_t distance = lines_.touch_code(line);
+            const int reuse = signature_.code(line, distance);
+            code_class = std::max(code_class, reuse);
+            touched(line, true, reuse > 0 && distance >= AGO);
+        }
         for (std::int64_t which = chunk.offset[k]; which < chunk.offset[k + 1]; ++which) {
             const std::uint64_t address = chunk.address[which];
             const bool store = chunk.is_store[which] != 0;
@@ -165,8 +206,10 @@ void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t en
             for (std::uint64_t line = address >> 6; line <= end_line; ++line) {
                 const int reuse = signature_.data(line, lines_.touch(line, false, store));
                 if (!store) data_class = std::max(data_class, reuse);
+                touched(line, false, reuse > 0);
                 if (reuse >= MISS) {
-                    const Miss miss{line == address >> 6 ? address : line << 6, chunk.id[k], reuse >= FAR_MISS};
+                    const std::uint64_t place = recording_ ? missed->size() : lines_.now();
+                    const Miss miss{line == address >> 6 ? address : line << 6, chunk.id[k], reuse >= FAR_MISS, place};
                     if (recording_)
                         pieces.back().misses.push_back(miss);
                     else
@@ -205,12 +248,20 @@ void Recorder::append(const ChunkView& chunk, std::size_t begin, std::size_t end
     into.is_store.insert(into.is_store.end(), chunk.is_store + from, chunk.is_store + to);
 }
 
-std::vector<Miss> Recorder::last_misses() const {
-    const std::uint64_t count = std::min<std::uint64_t>(miss_count_, MISSES);
-    std::vector<Miss> last;
-    last.reserve(count);
-    for (std::uint64_t k = miss_count_ - count; k < miss_count_; ++k) last.push_back(miss_ring_[k % MISSES]);
-    return last;
+// What was touched since the last piece, and the last misses, each behind the touch that it is.
+Gap Recorder::end_gap() {
+    const auto touched = lines_.end_gap();
+    Gap gap;
+    gap.lines.reserve(touched.size());
+    for (const auto& [time, touch] : touched) gap.lines.push_back(touch);
+    std::size_t place = 0;
+    for (std::uint64_t k = miss_count_ - std::min<std::uint64_t>(miss_count_, MISSES); k < miss_count_; ++k) {
+        Miss miss = miss_ring_[k % MISSES];
+        while (place < touched.size() && touched[place].first <= miss.place) ++place;
+        miss.place = place;
+        gap.misses.push_back(miss);
+    }
+    return gap;
 }
 
 // Lets the pieces marked so count; those that neither count nor warm one that does become part of gaps. `next_counts`:
@@ -232,8 +283,8 @@ void Recorder::dissolve(const std::vector<bool>& counted, bool next_counts) {
             kept.push_back(std::move(piece));
         } else {
             gap.add(piece.gap);
-            gap.add(piece.executed, statics);
             gap.add(piece.misses);
+            gap.add(piece.executed, statics);
         }
     }
     pieces = std::move(kept);

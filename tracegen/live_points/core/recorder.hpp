@@ -28,17 +28,19 @@ struct Miss {  // an access to data that were not touched lately, so that a firs
     std::uint64_t address;
     std::uint32_t id;
     bool far;  // nor for long, so that a second level does
+    std::uint64_t place;  // so many of the gap's lines come before it; until that is known, touches
 };
 
 struct Gap {
     std::vector<Touch> lines;  // the latest touch last
-    std::vector<Miss> misses;  // the latest last
+    std::vector<Miss> misses;  // the latest last, the last MISSES of the gap
 };
 
 struct Executed {  // consecutive instructions
     std::vector<std::uint32_t> id, following, accesses;  // accesses: how many it makes
     std::vector<std::uint64_t> address;
     std::vector<std::uint8_t> size, is_store;
+    std::vector<bool> missed;  // of each line touched, whether a first level misses it
 };
 
 struct Piece {  // a unit that is kept, and the gap before it, empty where the piece before it is the unit before it
@@ -101,7 +103,7 @@ class Recorder {
     void recount();
     void thin_signatures();
     void dissolve(const std::vector<bool>& counted, bool next_counts);
-    std::vector<Miss> last_misses() const;
+    Gap end_gap();
 
     std::size_t capacity_, most_signatures_;
     std::uint64_t seed_, bound_ = ~std::uint64_t{0}, signature_bound_ = ~std::uint64_t{0};

@@ -328,11 +328,20 @@ void warm(Simulation& simulation, const HeldChunk& chunk) {
     simulation.warm(chunk.view);
 }
 
-void touch(Simulation& simulation, const Array<std::uint64_t>& touches) {
+// What was touched, and accesses that missed, each of an instruction.
+void touch(Simulation& simulation, const Array<std::uint64_t>& touches, const Array<std::uint32_t>& id,
+           const Array<std::uint64_t>& address, const Array<bool>& far, const Array<std::uint32_t>& place) {
+    const auto misses = static_cast<std::size_t>(id.size()), count = static_cast<std::size_t>(touches.size());
+    for (const py::ssize_t size : {address.size(), far.size(), place.size()})
+        if (static_cast<std::size_t>(size) != misses) throw std::invalid_argument("columns differ in length");
+    const std::size_t size = simulation.program().size;
+    if (std::any_of(id.data(), id.data() + misses, [&](std::uint32_t one) { return one >= size; }))
+        throw std::invalid_argument("an access is of an instruction beyond the program's");
+    const Simulation::Misses learnt{simulation.caches.learns_misses() ? misses : 0, id.data(), place.data(), address.data(),
+                                    far.data()};
     const std::uint64_t* data = touches.data();
-    const auto count = static_cast<std::size_t>(touches.size());
     py::gil_scoped_release release;
-    simulation.touch(data, count);
+    simulation.touch(data, count, learnt);
 }
 
 void learn(Simulation& simulation, const Array<std::uint32_t>& branch, const Array<std::uint32_t>& following) {
@@ -345,24 +354,6 @@ void learn(Simulation& simulation, const Array<std::uint32_t>& branch, const Arr
             throw std::invalid_argument("a branch is beyond the program's instructions");
     py::gil_scoped_release release;
     simulation.learn(id, next, count);
-}
-
-// Accesses that missed, each of an instruction, and whether they missed L2 too.
-void learn_misses(Simulation& simulation, const Array<std::uint32_t>& id, const Array<std::uint64_t>& address,
-                  const Array<bool>& far) {
-    const auto count = static_cast<std::size_t>(id.size());
-    if (static_cast<std::size_t>(address.size()) != count || static_cast<std::size_t>(far.size()) != count)
-        throw std::invalid_argument("columns differ in length");
-    const Program& program = simulation.program();
-    const std::uint32_t* instruction = id.data();
-    const std::uint64_t* data = address.data();
-    const bool* beyond = far.data();
-    if (std::any_of(instruction, instruction + count, [&](std::uint32_t one) { return one >= program.size; }))
-        throw std::invalid_argument("an access is of an instruction beyond the program's");
-    if (!simulation.caches.learns_misses()) return;
-    py::gil_scoped_release release;
-    for (std::size_t k = 0; k < count; ++k)
-        simulation.caches.learn_miss(static_cast<Address>(data[k]), program.pc[instruction[k]], beyond[k]);
 }
 
 // The outcomes of branches (`BranchUnit::follow`) of a program whose instructions are at `pc`.
@@ -466,7 +457,6 @@ PYBIND11_MODULE(_core, module) {
         .def("warm", &warm)
         .def("touch", &touch)
         .def("learn", &learn, py::arg("branch"), py::arg("following"))
-        .def("learn_misses", &learn_misses, py::arg("static_id"), py::arg("address"), py::arg("far"))
         .def_property_readonly("counters", &counters)
         .def_property_readonly("counts", &counts);
 #ifdef PERFVEC_PARTS

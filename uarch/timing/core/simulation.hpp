@@ -59,21 +59,39 @@ class Simulation {
         }
     }
 
-    // Puts lines into caches and TLBs in no time, each with the bits of a touch, in the order of their last touch. A level
-    // sees only those that may still be in it in the end: a few times as many as it has.
-    void touch(const std::uint64_t* touches, std::size_t count) {
+    // Accesses to data that missed, each behind so many touches (`place`, ascending); whether they missed L2 too.
+    struct Misses {
+        std::size_t count;
+        const std::uint32_t *id, *place;
+        const std::uint64_t* address;
+        const bool* far;
+    };
+
+    // Puts lines into caches and TLBs in no time, each with the bits of a touch, in the order of their last touch, and shows
+    // prefetchers the misses in between. A level sees only lines that may still be in it in the end: a few times as many as
+    // it has.
+    void touch(const std::uint64_t* touches, std::size_t count, const Misses& misses) {
+        std::size_t miss = 0;
+        const auto learn_until = [&](std::size_t place) {
+            for (; miss < misses.count && misses.place[miss] <= place; ++miss)
+                caches.learn_miss(static_cast<Address>(misses.address[miss]), pc_[misses.id[miss]], misses.far[miss]);
+        };
         for (std::size_t k = 0; k < count; ++k) {
+            learn_until(k);
             if (k + TOUCHED_AHEAD < count) {
                 const std::uint64_t ahead = touches[k + TOUCHED_AHEAD];
-                caches.prepare(level_of(ahead), static_cast<Line>(ahead >> 2));
+                if (!(ahead & TOUCHED_NEAR)) caches.prepare(level_of(ahead), line_touched(ahead));
             }
             const int level = level_of(touches[k]);
-            const Line line = static_cast<Line>(touches[k] >> 2);
-            caches.touch(level, line, touches[k] & TOUCHED_DIRTY, count - k);
+            const Line line = line_touched(touches[k]);
+            const Seen by = touches[k] & TOUCHED_NEAR ? Seen::ByFirst : touches[k] & TOUCHED_BELOW ? Seen::Below : Seen::ByAll;
+            caches.touch(level, line, touches[k] & TOUCHED_DIRTY, by, count - k);
             if (level != L1I) continue;
-            for (int n = 1; n <= code_ahead_.first_level; ++n) caches.touch(L1I, line + n, false, count - k);
+            for (int n = 1; n <= code_ahead_.first_level; ++n) caches.touch(L1I, line + n, false, by, count - k);
+            if (by == Seen::ByFirst) continue;
             for (int n = code_ahead_.first_level + 1; n <= code_ahead_.all; ++n) caches.touch_below(line + n, count - k);
         }
+        learn_until(count);
         warm_line_ = -1;
     }
 
@@ -87,21 +105,24 @@ class Simulation {
         }
     }
 
-    static constexpr std::uint64_t TOUCHED_DIRTY = 1, TOUCHED_CODE = 2;
+    static constexpr std::uint64_t TOUCHED_DIRTY = 1, TOUCHED_CODE = 2, TOUCHED_NEAR = 4, TOUCHED_BELOW = 8;
+    static constexpr int TOUCHED_SHIFT = 4;
+    static Line line_touched(std::uint64_t touch) { return static_cast<Line>(touch >> TOUCHED_SHIFT); }
     static int level_of(std::uint64_t touch) { return touch & TOUCHED_CODE ? L1I : L1D; }
     static constexpr std::size_t TOUCHED_AHEAD = 8;
 
   private:
     // Lines beyond one of code that are fetched, too: behind branches that are taken, before that is known. In order they
-    // stay in the first level; without a predictor fetch goes farther. Out of order they are found in the levels below, where
-    // little else of a wrong path lasts. From the misses of both with and without it, on cc1 (docs/appendix/live-points.md).
+    // stay in the first level, and the third is in those below; without a predictor fetch goes farther. Out of order they are
+    // found in the levels below, where little else of a wrong path lasts. From the misses of both with and without it, on cc1
+    // (docs/appendix/live-points.md).
     struct CodeAhead {
         int first_level, all;
     };
     static CodeAhead ahead_of(const Machine& machine) {
         if (machine.taken_path_only) return {0, 0};
         if (!machine.in_order) return {0, 2};
-        return {2, machine.branch_predictor.kind == "none" ? 4 : 2};
+        return {2, machine.branch_predictor.kind == "none" ? 4 : 3};
     }
 
     std::vector<StaticInstruction> rows_;

@@ -18,6 +18,10 @@ namespace perfvec {
 // The place that data came from.
 enum Level { L1I, L1D, L2, L3, MEMORY, LEVELS = MEMORY };
 
+// Who sees a touch that takes no time: all levels; a first one alone, which has the line as a rule; or the levels below it
+// alone, because the line is touched again later.
+enum class Seen { ByAll, ByFirst, Below };
+
 struct CacheCounters {
     std::int64_t accesses = 0, misses = 0, write_backs = 0, prefetches = 0;
     std::int64_t merged = 0;      // with a miss whose line is on its way

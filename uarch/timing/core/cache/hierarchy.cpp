@@ -283,56 +283,79 @@ void Hierarchy::send_prefetches() {
     }
 }
 
-void Hierarchy::touch(int level, Line line, bool write, std::size_t later) {
+void Hierarchy::touch(int level, Line line, bool write, Seen by, std::size_t later) {
     const Address address = line << LINE_BITS;
     Tlb& tlb = level == L1I ? instruction_tlb : data_tlb;
-    if (later < 1024 || tlb.lasts()) {
+    if (by != Seen::Below && (later < 1024 || tlb.lasts())) {
         tlb.translate(address);
         tlb.fresh();
         if (walks_caches_ && tlb.walked()) {
-            if (!tlb.knows_table(address)) touch_physical(L1D, line_of(tlb.table(address)), false, later);
-            touch_physical(L1D, line_of(tlb.entry(address)), false, later);
+            if (!tlb.knows_table(address)) touch_physical(L1D, line_of(tlb.table(address)), false, Seen::ByAll, later);
+            touch_physical(L1D, line_of(tlb.entry(address)), false, Seen::ByAll, later);
         }
     }
-    touch_physical(level, line_of(frames(level).physical(address)), write, later);
+    touch_physical(level, line_of(frames(level).physical(address)), write, by, later);
 }
 
 void Hierarchy::touch_below(Line line, std::size_t later) {
     line = line_of(code_frames_.physical(line << LINE_BITS));
-    if (!levels[L1I].search(line)) touch_physical(levels[L1I].next, line, false, later);
+    if (!levels[L1I].search(line)) touch_physical(L1I, line, false, Seen::Below, later);
 }
 
-void Hierarchy::touch_physical(int level, Line line, bool write, std::size_t later) {
-    constexpr std::size_t LASTING = 4;  // times as many lines as a level has may follow one that is in it in the end
+void Hierarchy::touch_physical(int level, Line line, bool write, Seen by, std::size_t later) {
+    if (by == Seen::ByFirst) return touch_first(level, line, write, later);
+    touch_levels(level, by == Seen::Below ? levels[level].next : level, line, write, later);
+    bool wanted = false;
+    for (const Cache& cache : levels) wanted |= !cache.queue.empty();
+    if (wanted) send_prefetches_at_once();
+}
+
+// Times as many lines as a level has may follow one that is in it in the end.
+static constexpr std::size_t LASTING = 4;
+
+void Hierarchy::touch_first(int level, Line line, bool write, std::size_t later) {
+    Cache& cache = levels[level];
+    if (later > LASTING * cache.lines()) {
+        if (write) write_back(level, line);
+    } else if (const Cache::Place place = cache.search(line)) {
+        cache.use(line, place, static_cast<std::uint8_t>((cache.flags(place) & Cache::DIRTY) | write));
+    } else {
+        bring(level, line, write);
+    }
+}
+
+// Puts a line into a level that lacks it, in no time.
+void Hierarchy::bring(int level, Line line, bool write) {
+    const auto flags = static_cast<std::uint8_t>(write | level << Cache::SOURCE_SHIFT);
+    if (level == L1I) return install(level, line, flags, 0, false);
+    const Cache::Victim victim = levels[level].fill(line, flags, 0);
+    if (victim.dirty) write_back(level, victim.line);
+}
+
+// Levels from `from` on see a touch by the first level `level`. Prefetchers that go by instruction cannot learn of it.
+void Hierarchy::touch_levels(int level, int from, Line line, bool write, std::size_t later) {
     const Address address = line << LINE_BITS;
     const int requester = level == L1I ? CODE_REQUEST : DATA_REQUEST;
     bool demand = true;
     int asking = -1;  // the level above, which has missed the line
-    for (int where = level; where >= 0; where = levels[where].next) {
+    for (int where = from; where >= 0; where = levels[where].next) {
         Cache& cache = levels[where];
         if (later > LASTING * cache.lines()) continue;
         const Cache::Place place = cache.search(line);
         const std::uint8_t flags = !place ? 0 : cache.flags(place);
-        if (cache.prefetcher && demand && (!place || flags & Cache::PREFETCHED))
+        if (cache.prefetcher && demand && !cache.prefetcher->by_instruction() && (!place || flags & Cache::PREFETCHED))
             train(cache, {address, address, requester, 0, !place});
         if (place) {
             const bool passed_on = (flags & Cache::DIRTY) && asking > L1I;  // as in `fetch`
             if (passed_on) levels[asking].set_flags(levels[asking].search(line), Cache::DIRTY);
             cache.use(line, place, static_cast<std::uint8_t>((passed_on ? 0 : flags & Cache::DIRTY) | write));
             demand = false;  // the level above asks no further: this one's order changes, its prefetcher sees nothing
-        } else if (where == L1I) {
-            install(where, line, static_cast<std::uint8_t>(where << Cache::SOURCE_SHIFT), 0, false);
         } else {
-            const std::uint8_t source = static_cast<std::uint8_t>(where << Cache::SOURCE_SHIFT);
-            const Cache::Victim victim = cache.fill(line, static_cast<std::uint8_t>(write | source), 0);
-            if (victim.dirty) write_back(where, victim.line);
+            bring(where, line, write);
         }
         asking = place ? -1 : where;
         write = false;
     }
-    bool wanted = false;
-    for (const Cache& cache : levels) wanted |= !cache.queue.empty();
-    if (wanted) send_prefetches_at_once();
 }
 
 bool Hierarchy::learns_misses() const {
