@@ -85,9 +85,10 @@ class Pieces:
     """P units in the order of the run: the counted ones, and those before them, which warm pipelines.
 
     Before piece k lie its gap's lines (`gap`) in the order of their last touch since the piece before, as touches of
-    `Simulation.touch`; a line that has long been in constant use is there once more, where levels below the first saw it
-    last. Besides, the branches of use to predictors, each with the instruction after it; and the last accesses to data
-    that were not touched lately, of which prefetchers learn. There are none where the piece before it is the unit before.
+    `Simulation.touch`; a line that has long been in constant use is there once more, where levels below the first saw
+    it last. Besides, the branches of use to predictors, each with the instruction after it; and the last accesses to
+    data that were not touched lately, of which prefetchers learn. There are none where the piece before it is the unit
+    before.
     """
 
     unit: NDArray[np.uint64]  # [P] its number: instructions unit · UNIT …
