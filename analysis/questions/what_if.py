@@ -223,8 +223,9 @@ def evaluate(
 
     Changes: `program`, `programs` (seen or unseen by the model), `task`, `source`, `true` and `told` (fractions of the
     time), `covered` (whether an interval held; NaN without one). Orders, a row a program, task and source: `tau`,
-    `close_tau` (of pairs within CLOSE), `regret` (of the chosen design, a fraction), `simulated` (points) and
-    `seconds`: of live-points' simulation and of the correction, whose simulated points take none where they were kept.
+    `close_tau` (of pairs within CLOSE), `clear_tau` (of those further apart than STILL), `regret` (of the chosen
+    design, a fraction), `simulated` (points) and `seconds`: of live-points' simulation and of the correction, whose
+    simulated points take none where they were kept.
     """
     changes: list[pd.DataFrame] = []
     orders: list[dict[str, Any]] = []
@@ -267,19 +268,22 @@ class Told:
         return pd.DataFrame({"true": true, "told": told, "off": off, "covered": covered})
 
     def orders(self) -> dict[str, float]:
-        found = {"tau": np.nan, "close_tau": np.nan}
+        found = {"tau": np.nan, "close_tau": np.nan, "clear_tau": np.nan}
         if self.ordered:
-            found = {"tau": float(kendalltau(self.told, self.true).statistic), "close_tau": self._close()}
+            first, second = np.triu_indices(len(self.true), 1)
+            apart = np.log(self.true[first] / self.true[second])
+            agree = np.sign(self.told[first] - self.told[second]) * np.sign(apart)
+            close, clear = np.abs(apart) < np.log1p(CLOSE), np.abs(apart) > np.log1p(STILL)
+            found = {
+                "tau": float(kendalltau(self.told, self.true).statistic),
+                "close_tau": _mean(agree[close & (apart != 0)]),
+                "clear_tau": _mean(agree[clear]),
+            }
         return found | {"regret": self.regret, "simulated": self.simulated, "seconds": self.seconds}
 
-    def _close(self) -> float:
-        first, second = np.triu_indices(len(self.true), 1)
-        apart = np.log(self.true[first] / self.true[second])
-        near = (np.abs(apart) < np.log1p(CLOSE)) & (apart != 0)
-        if not near.any():
-            return np.nan
-        told = np.sign(self.told[first] - self.told[second])[near]
-        return float((told * np.sign(apart[near])).mean())
+
+def _mean(values: NDArray[np.float64]) -> float:
+    return float(values.mean()) if len(values) else np.nan
 
 
 _Task = Callable[[JudgedProgram, bool], Iterator[tuple[str, Told]]]
@@ -432,7 +436,7 @@ def summary(changes: pd.DataFrame, orders: pd.DataFrame) -> pd.DataFrame:
     `change`: mean |true change|; `error`: mean |told less true change|; `correlation` of told and true changes; `sign`:
     share of the changes above a point whose sign is right; `false`: mean |told change| where the true one is below a
     point; `off`: mean |time told / true − 1| of the points; `covered`: share of 95 % intervals that held; tau, close
-    tau and regret (the mean over programs, and `worst_regret`); `simulated` points; `seconds`.
+    tau, clear tau and regret (the mean over programs, and `worst_regret`); `simulated` points; `seconds`.
     """
     rows = []
     for (task, source), part in changes.groupby(["task", "source"], sort=False):
@@ -459,6 +463,7 @@ def summary(changes: pd.DataFrame, orders: pd.DataFrame) -> pd.DataFrame:
                     "covered": own["covered"].mean(),
                     "tau": mine["tau"].mean(),
                     "close_tau": mine["close_tau"].mean(),
+                    "clear_tau": mine["clear_tau"].mean(),
                     "regret": mine["regret"].mean(),
                     "worst_regret": mine["regret"].max(),
                     "simulated": mine["simulated"].mean(),

@@ -65,6 +65,12 @@ def test_pairs_are_close_either_way_round():
         assert what_if.Told(times, times, np.array([-1, 0, 0])).orders()["close_tau"] == 1.0
 
 
+def test_pairs_that_hardly_differ_are_not_clear():
+    orders = what_if.Told(np.array([1.0, 1.005, 2.0]), np.array([1.005, 1.0, 2.0]), np.array([-1, 0, 0])).orders()
+    assert (orders["clear_tau"], orders["close_tau"]) == (1.0, -1.0)
+    assert orders["tau"] == pytest.approx(1 / 3)
+
+
 def test_one_field_differs():
     base = load_machine("base")
     machines = what_if.one_field_changes(base)
