@@ -207,6 +207,8 @@ static inline void x86_one_byte(struct x86 *x, struct encoding *e, uint64_t behi
             e->is_signed = group == 7;
         } else if (c == 0xFE || c == 0xFF) { /* inc, dec; call, push; jmp */
             e->writes = group < 2 ? rm : group == 4 ? 0 : group == 2 || group == 6 ? 1u << RSP : ALL_REGISTERS;
+        } else if ((c == 0xC6 || c == 0xC7) && group) { /* a transaction begins (xbegin) or is given up (xabort) */
+            e->writes = ALL_REGISTERS;
         } else {
             e->writes = rm;
         }

@@ -368,6 +368,14 @@ def check(operands: ctypes.CDLL, code: bytes) -> bool:
     return True
 
 
+@pytest.mark.parametrize("code", ["41c7f800000000", "c7f800000000", "c6f801"])
+def test_a_transaction_writes_every_register(operands, code):
+    assert check(operands, bytes.fromhex(code))
+    found = Encoding()
+    operands.x86(bytes.fromhex(code), len(code) // 2, 0x400000, found)
+    assert found.writes == 0xFFFFFFFF
+
+
 @pytest.mark.slow
 @settings(max_examples=3000, deadline=None)
 @given(
