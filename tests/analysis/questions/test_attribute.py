@@ -174,7 +174,7 @@ def test_too_few_coalitions_leave_the_shares_to_the_model(small_model, program, 
     alone = answered(small_model, [target_of_vector(small_model, program)], machine, 0.0)
     assert found["share"].tolist() == pytest.approx(alone["share"].tolist())
     assert found["cycles"].sum() == pytest.approx(Multiplied().simulate([machine]).cycles[0])
-    assert found["predicted"].tolist() == pytest.approx(found["encoded"].tolist(), rel=1e-14)  # one is scaled to the other
+    assert found["predicted"].tolist() == pytest.approx(found["encoded"].tolist(), rel=1e-14)  # scaled to it
 
 
 def told(machine, *, share, half_width=0.0, source="simulated"):
