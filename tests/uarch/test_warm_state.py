@@ -171,7 +171,7 @@ def test_dirty_lines_that_only_a_first_level_saw_are_written_back():
 
 
 def test_misses_come_where_they_were_among_touches():
-    """What prefetchers bring for misses long ago does not last in a first level."""
+    """Lines that prefetchers bring for misses long ago do not last in a first level."""
     program = Program([Instruction(Operation.NONE, destinations=(1,), flags=Flag.LOAD)])
     program.execute(0, (int(LINES[5]) * 64, 8, 0))
     addresses, count = LINES[:5] * np.uint64(64), 5
