@@ -165,17 +165,24 @@ def test_gaps_are_the_lines_between_pieces_and_the_branches_of_use(seed, capacit
     pieces = recorder.pieces()
     assert np.array_equal(pieces["unit"][pieces["counted"]], keep)
     branches, units = _Branches(static, whole), pieces["unit"].tolist()
-    at, access = 0, 0
+    at, access, astray_in_all = 0, 0, 0
+    flags = np.uint64(_core.DIRTY | _core.NEAR | _core.BELOW)
     for k, unit in enumerate(units):
         lines = _expected_lines(static, whole, at, unit * UNIT)
         touched = pieces["line"][slice(*pieces["line_offset"][k : k + 2])]
-        below = (touched & _core.BELOW) != 0
-        assert (touched[~below] & ~np.uint64(_core.NEAR)).tolist() == lines
+        below, code = (touched & _core.BELOW) != 0, (touched & _core.CODE) != 0
+        last = {line: n for n, line in enumerate((touched & ~flags).tolist()) if not below[n]}
+        final = np.isin(np.arange(len(touched)), list(last.values()))
+        assert (touched & ~(np.uint64(_core.NEAR) | code * np.uint64(_core.MISPREDICTED)))[final].tolist() == lines
         seen = touched[below] & ~np.uint64(_core.BELOW)
         assert len(set(seen.tolist())) == len(seen)
         for line in seen.tolist():  # before it is touched for the last time, which only a first level sees
-            (last,) = np.flatnonzero(~below & (touched & ~np.uint64(_core.DIRTY | _core.NEAR) == line))
-            assert touched[last] & _core.NEAR and last > np.flatnonzero(below & (touched == line | _core.BELOW))[0]
+            assert touched[last[line]] & _core.NEAR
+            assert last[line] > np.flatnonzero(below & (touched == line | _core.BELOW))[0]
+        astray = touched[~final & ~below]  # before the last touch
+        assert len(set(astray.tolist())) == len(astray)
+        assert ((astray & flags) == _core.NEAR | _core.MISPREDICTED).all() and code[~final & ~below].all()
+        astray_in_all += len(astray) + int((touched[final & code] & _core.MISPREDICTED != 0).sum())
         misses = slice(*pieces["miss_offset"][k : k + 2])
         assert (np.diff(pieces["miss_place"][misses].astype(np.int64)) >= 0).all()
         for address, place in zip(
@@ -203,6 +210,7 @@ def test_gaps_are_the_lines_between_pieces_and_the_branches_of_use(seed, capacit
         assert np.array_equal(pieces["address"][access : access + count], executed.address)
         access += count
     assert all(unit == 0 or unit - 1 in pieces["unit"] for unit in keep.tolist())  # each has its warm-up
+    assert astray_in_all > 0 or capacity == 100  # which leaves no gaps
 
 
 @pytest.mark.slow
@@ -332,6 +340,36 @@ def test_a_line_in_constant_use_is_old_below_the_first_level(kept):
     assert abs(around[0] - (first + 32 * 25 * UNIT)) <= 64 and abs(around[1] - around[0]) <= 64
     assert here[1] >= len(gap) - 4
     assert not (gap[walked >= first] & np.uint64(_core.NEAR | _core.BELOW)).any()
+
+
+@pytest.mark.parametrize("kept", [[5, 30], [30]], ids=["recorded", "dissolved"])
+def test_code_is_touched_where_its_branch_was_mispredicted_last(kept):
+    """An indirect jump to a load that walks through lines, once to another one: so it is mispredicted twice, and
+    predicted ever after.
+    """
+    jump = Instruction(Operation.BRANCH, flags=Flag.BRANCH | Flag.INDIRECT)
+    load = Instruction(Operation.NONE, destinations=(1,), flags=Flag.LOAD)
+    program, first, once = Program([jump, load, load]), 0x20000000, 20 * UNIT // 2
+    for turn in range(32 * UNIT // 2):
+        program.execute(0)
+        program.execute(1 + (turn == once), (first + 64 * turn, 8, 0))
+    whole = program.chunk()
+    recorder = _core.Recorder(capacity=64, signatures=8, branches=8, seed=1, listed=kept if len(kept) > 1 else [])
+    recorder.grow(*_columns(program.static()))
+    recorder.observe(
+        whole.static_id, whole.next_static_id, whole.access_offset, whole.address, whole.size, whole.is_store
+    )
+    recorder.keep(kept)
+    pieces = recorder.pieces()
+    gap = pieces["line"][slice(*pieces["line_offset"][-3:-1])]  # before unit 29, the last one's warm-up
+    code = np.flatnonzero(gap & np.uint64(_core.CODE))
+    late = code[code > 100]  # not the first touch of all, which dissolved pieces still have
+    assert (gap[late] & np.uint64(15)).tolist() == [
+        _core.CODE | _core.MISPREDICTED | _core.NEAR,
+        _core.CODE | _core.NEAR,
+    ]
+    walked = (gap[late[0] - 1] >> np.uint64(_core.LINE_SHIFT)) << np.uint64(6)
+    assert abs(int(walked) - (first + 64 * once)) <= 128 and late[1] >= len(gap) - 2
 
 
 def test_the_units_with_the_most_accesses_count():

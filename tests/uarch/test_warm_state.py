@@ -79,17 +79,18 @@ def test_ideal_data_leaves_the_caches_to_code():
 @pytest.mark.parametrize(
     ("machine", "first_level", "all_levels"),
     [
-        (load_machine("cortex-a53"), 2, 3),
-        (replace_field(load_machine("cortex-a53"), "branch_predictor.kind", "none"), 2, 4),
-        (BASE, 0, 2),
+        (load_machine("cortex-a53"), 2, (2, 3)),
+        (replace_field(load_machine("cortex-a53"), "branch_predictor.kind", "none"), 2, (4, 4)),
+        (BASE, 0, (2, 2)),
     ],
     ids=["in order", "in order without a predictor", "out of order"],
 )
 def test_code_beyond_a_touched_line_is_fetched_unless_only_the_path_taken_is(machine, first_level, all_levels):
     machine = replace_field(machine, "l2.prefetcher", "none")
-    for line in range(1, 7):
-        assert code_misses(machine, CODE, line=line) == (line > first_level, line > all_levels)
-        assert code_misses(machine, CODE, taken_path_only=True, line=line) == (1, 1)
+    for touches, last in zip((CODE, CODE | np.uint64(1)), all_levels, strict=True):  # predicted, mispredicted
+        for line in range(1, 7):
+            assert code_misses(machine, touches, line=line) == (line > first_level, line > last)
+            assert code_misses(machine, touches, taken_path_only=True, line=line) == (1, 1)
 
 
 def late_loads(machine, learnt=(), ideal=()):
@@ -168,6 +169,17 @@ def test_dirty_lines_that_only_a_first_level_saw_are_written_back():
     simulation.run(program.chunk())
     assert simulation.statistics["l1d_write_backs"] == 0
     assert simulation.statistics["l2_write_backs"] == 1
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2], ids=["clean", "dirty", "code"])
+def test_a_first_level_hands_down_what_it_drops(kind):
+    """A line in constant use for long is old in the second level; code, and what is dirty, gets there again."""
+    near, below = np.uint64(4), np.uint64(8)
+    line = (CODE if kind == 2 else DATA[:1]) & ~np.uint64(15) | np.uint64(kind)
+    others = DATA[1 : 1 + 6144]  # with as many again, more lines than the second level has
+    touches = np.concatenate([line & ~np.uint64(1) | below, others, line | near, DATA[7000 : 7000 + 6144]])
+    machine = replace_field(BASE, "l2.prefetcher", "none")
+    assert (code_misses(machine, touches) if kind == 2 else data_misses(touches)) == (1, kind == 0)
 
 
 def test_misses_come_where_they_were_among_touches():

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 UNIT: int
 CODE: int
 DIRTY: int
+MISPREDICTED: int
 NEAR: int
 BELOW: int
 LINE_SHIFT: int

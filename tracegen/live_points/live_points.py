@@ -38,7 +38,7 @@ from uarch.instructions import (
 from uarch.timing.simulation import Misses
 
 FORMAT = "perfvec-live-points"
-VERSION = 7
+VERSION = 8
 UNIT = _core.UNIT
 SUFFIX = ".livepoints.h5"
 _TEXTS = ("program", "isa", "source", "command", "digest")

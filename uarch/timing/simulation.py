@@ -164,9 +164,9 @@ class Simulation:
     def touch(self, touches: NDArray[np.uint64], misses: Misses | None = None) -> None:
         """Put lines into caches and TLBs in no time, in the order of their touch, and show misses to prefetchers.
 
-        A touch is line << 4 | 1 if it was stored to | 2 if it is code | 4 if only a first level sees it | 8 if only the
-        levels below that do. Lines of what is ideal are left out, as an access leaves them. Raises ValueError where
-        columns differ in length, or a miss is beyond the program.
+        A touch is line << 4 | 1 if it was stored to, or, of code, if a branch there was mispredicted | 2 if it is code
+        | 4 if only a first level sees it | 8 if only the levels below that do. Lines of what is ideal are left out, as
+        an access leaves them. Raises ValueError where columns differ in length, or a miss is beyond the program.
         """
         ids, address, far, place = misses or _NO_MISSES
         for part, code in (("instructions", _CODE), ("data", 0)):

@@ -167,6 +167,7 @@ PYBIND11_MODULE(_core, module) {
     module.attr("UNIT") = UNIT;
     module.attr("CODE") = CODE;
     module.attr("DIRTY") = DIRTY;
+    module.attr("MISPREDICTED") = MISPREDICTED;
     module.attr("NEAR") = NEAR;
     module.attr("BELOW") = BELOW;
     module.attr("LINE_SHIFT") = LINE_SHIFT;

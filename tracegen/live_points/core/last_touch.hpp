@@ -13,9 +13,10 @@
 namespace perfvec {
 
 // Line << LINE_SHIFT | flags. DIRTY: stored to. NEAR: only a first level sees this touch. BELOW: only the levels below it do,
-// as the line is touched again later.
+// as the line is touched again later. Of code, which is not stored to, the first bit is MISPREDICTED: from a branch there,
+// fetch went astray.
 using Touch = std::uint64_t;
-constexpr Touch DIRTY = 1, CODE = 2, NEAR = 4, BELOW = 8;
+constexpr Touch DIRTY = 1, MISPREDICTED = 1, CODE = 2, NEAR = 4, BELOW = 8;
 constexpr int LINE_SHIFT = 4;
 
 class LastTouch {
@@ -83,6 +84,11 @@ class LastTouch {
         return true;
     }
 
+    // From the line of code touched last, fetch went astray.
+    void mispredict() {
+        if (code_line_ != NEVER) slots_[code_slot_].mispredicted = code_time_;
+    }
+
     // Returns what was touched since the last call with the time of each, the latest last.
     std::vector<std::pair<std::uint64_t, Touch>> end_gap() {
         settle();
@@ -91,9 +97,12 @@ class LastTouch {
         for (const std::uint64_t key : touched_) {
             const Slot& slot = slots_[find(key)];
             const Touch line = (key >> 1) << LINE_SHIFT | (key & 1 ? CODE : 0), dirty = slot.dirty ? DIRTY : 0;
-            const bool together = slot.missed >= gap_ && slot.time - slot.missed < TOGETHER;
-            order.emplace_back(slot.time, line | dirty | (together ? 0 : NEAR));
-            if (!together && slot.missed >= gap_) order.emplace_back(slot.missed, line | BELOW);
+            const auto together = [&](std::uint64_t time) { return time >= gap_ && slot.time - time < TOGETHER; };
+            const Touch flags = dirty | (together(slot.missed) ? 0 : NEAR) | (together(slot.mispredicted) ? MISPREDICTED : 0);
+            order.emplace_back(slot.time, line | flags);
+            if (slot.missed >= gap_ && !together(slot.missed)) order.emplace_back(slot.missed, line | BELOW);
+            if (slot.mispredicted >= gap_ && !together(slot.mispredicted))
+                order.emplace_back(slot.mispredicted, line | MISPREDICTED | NEAR);
         }
         std::sort(order.begin(), order.end());
         begin_gap();
@@ -111,8 +120,9 @@ class LastTouch {
         std::uint64_t key = ~std::uint64_t{0};
         std::uint64_t time : 63;  // of the last touch, from 1 on; 0: the slot is empty
         std::uint64_t dirty : 1;  // stored to in this gap
-        std::uint64_t missed;     // the time of the last touch that misses a first level
-        Slot() : time(0), dirty(0), missed(0) {}
+        std::uint64_t missed;        // the time of the last touch that misses a first level
+        std::uint64_t mispredicted;  // that of code whose branch was mispredicted
+        Slot() : time(0), dirty(0), missed(0), mispredicted(0) {}
     };
     static constexpr std::size_t HINTS = 1 << 10;
     static constexpr std::uint64_t TOGETHER = 1024;  // touches, among which a first level's are some hundred lines

@@ -28,7 +28,8 @@ class Joined {
         for (std::size_t k = 0; k < executed.id.size(); ++k) {
             const Static& row = statics[executed.id[k]];
             const std::uint64_t last = (row.pc + row.length - 1) >> 6;
-            for (std::uint64_t line = row.pc >> 6; line <= last; ++line) add(line, CODE);
+            for (std::uint64_t line = row.pc >> 6; line <= last; ++line)
+                add(line, CODE | (executed.mispredicted[k] && line == last ? MISPREDICTED : 0));
             for (std::uint32_t n = 0; n < executed.accesses[k]; ++n, ++access) {
                 const std::uint64_t address = executed.address[access];
                 const std::uint64_t end = (address + std::max<int>(executed.size[access], 1) - 1) >> 6;
@@ -40,7 +41,7 @@ class Joined {
     bool empty() const { return lines_.empty(); }
 
     // The whole, each line once where it was touched last, dirty where it was stored to at all, and once where levels below
-    // the first saw it last.
+    // the first saw it last; code once more, where fetch went astray last.
     Gap take() {
         Gap gap;
         std::size_t size = 64;
@@ -57,17 +58,21 @@ class Joined {
                 at = (at + 1) & (size - 1);
             Seen& seen = seen_[at];
             const bool below = !(lines_[k] & NEAR) && !seen.below;
+            const bool astray = line & CODE && lines_[k] & MISPREDICTED && !seen.astray;
             if (seen.place == NOWHERE) {
                 seen.place = behind;
                 gap.lines.push_back(lines_[k]);
             } else {
-                gap.lines[seen.place] |= lines_[k] & DIRTY;
-                if (below && behind - seen.place < TOGETHER)
+                const bool together = behind - seen.place < TOGETHER;
+                if (together || !(line & CODE)) gap.lines[seen.place] |= lines_[k] & DIRTY;
+                if (below && together)
                     gap.lines[seen.place] &= ~NEAR;
                 else if (below)
                     gap.lines.push_back(line | BELOW);
+                if (astray && !together) gap.lines.push_back(line | MISPREDICTED | NEAR);
             }
             seen.below |= below;
+            seen.astray |= astray;
         }
         std::reverse(gap.lines.begin(), gap.lines.end());
         gap.misses.assign(misses_.begin() + static_cast<std::ptrdiff_t>(first), misses_.end());
@@ -84,7 +89,7 @@ class Joined {
 
     struct Seen {  // of a line, hashed
         std::uint32_t place = NOWHERE;
-        bool below = false;
+        bool below = false, astray = false;
     };
     std::vector<Seen> seen_;
     std::vector<Touch> lines_;
@@ -224,7 +229,9 @@ void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t en
             const std::uint64_t target = next < statics.size() ? statics[next].pc : row.pc + row.length;
             wrong = signature_.branch(row, chunk.id[k], target);
             history_.add({chunk.id[k], next}, target != row.pc + row.length);
+            if (wrong) lines_.mispredict();
         }
+        if (recording_) pieces.back().executed.mispredicted.push_back(wrong);
         signature_.follow();
         if (timed_) signature_.execute(row, data_class, code_class, wrong);
     }

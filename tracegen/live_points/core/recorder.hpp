@@ -41,6 +41,7 @@ struct Executed {  // consecutive instructions
     std::vector<std::uint64_t> address;
     std::vector<std::uint8_t> size, is_store;
     std::vector<bool> missed;  // of each line touched, whether a first level misses it
+    std::vector<bool> mispredicted;  // of each instruction
 };
 
 struct Piece {  // a unit that is kept, and the gap before it, empty where the piece before it is the unit before it

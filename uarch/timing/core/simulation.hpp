@@ -85,11 +85,14 @@ class Simulation {
             const int level = level_of(touches[k]);
             const Line line = line_touched(touches[k]);
             const Seen by = touches[k] & TOUCHED_NEAR ? Seen::ByFirst : touches[k] & TOUCHED_BELOW ? Seen::Below : Seen::ByAll;
-            caches.touch(level, line, touches[k] & TOUCHED_DIRTY, by, count - k);
-            if (level != L1I) continue;
-            for (int n = 1; n <= code_ahead_.first_level; ++n) caches.touch(L1I, line + n, false, by, count - k);
-            if (by == Seen::ByFirst) continue;
-            for (int n = code_ahead_.first_level + 1; n <= code_ahead_.all; ++n) caches.touch_below(line + n, count - k);
+            if (level == L1D) {
+                caches.touch(level, line, touches[k] & TOUCHED_DIRTY, by, count - k);
+                continue;
+            }
+            for (int n = 0; n <= code_ahead_.first_level; ++n) caches.touch(L1I, line + n, false, by, count - k);
+            const bool astray = touches[k] & TOUCHED_MISPREDICTED;
+            const int last = astray ? code_ahead_.mispredicted : by == Seen::ByFirst ? 0 : code_ahead_.all;
+            for (int n = code_ahead_.first_level + 1; n <= last; ++n) caches.touch_below(line + n, count - k);
         }
         learn_until(count);
         warm_line_ = -1;
@@ -105,24 +108,27 @@ class Simulation {
         }
     }
 
-    static constexpr std::uint64_t TOUCHED_DIRTY = 1, TOUCHED_CODE = 2, TOUCHED_NEAR = 4, TOUCHED_BELOW = 8;
+    static constexpr std::uint64_t TOUCHED_DIRTY = 1, TOUCHED_MISPREDICTED = 1, TOUCHED_CODE = 2;
+    static constexpr std::uint64_t TOUCHED_NEAR = 4, TOUCHED_BELOW = 8;
     static constexpr int TOUCHED_SHIFT = 4;
     static Line line_touched(std::uint64_t touch) { return static_cast<Line>(touch >> TOUCHED_SHIFT); }
     static int level_of(std::uint64_t touch) { return touch & TOUCHED_CODE ? L1I : L1D; }
     static constexpr std::size_t TOUCHED_AHEAD = 8;
 
   private:
-    // Lines beyond one of code that are fetched, too: behind branches that are taken, before that is known. In order they
-    // stay in the first level, and the third is in those below; without a predictor fetch goes farther. Out of order they are
-    // found in the levels below, where little else of a wrong path lasts. From the misses of both with and without it, on cc1
+    // Lines beyond one of code that are fetched, too: behind branches that are taken, before that is known, and behind those
+    // that are mispredicted. In order the next two come into the first level, of a misprediction a third into those below;
+    // without a predictor that is every branch, and fetch goes farther. Out of order they are found in the levels below,
+    // where little else of a wrong path lasts. From the misses of both with and without it, on cc1
     // (docs/appendix/live-points.md).
     struct CodeAhead {
-        int first_level, all;
+        int first_level, all, mispredicted;
     };
     static CodeAhead ahead_of(const Machine& machine) {
-        if (machine.taken_path_only) return {0, 0};
-        if (!machine.in_order) return {0, 2};
-        return {2, machine.branch_predictor.kind == "none" ? 4 : 3};
+        if (machine.taken_path_only) return {0, 0, 0};
+        if (!machine.in_order) return {0, 2, 2};
+        if (machine.branch_predictor.kind == "none") return {2, 4, 4};
+        return {2, 2, 3};
     }
 
     std::vector<StaticInstruction> rows_;

@@ -315,9 +315,9 @@ static constexpr std::size_t LASTING = 4;
 
 void Hierarchy::touch_first(int level, Line line, bool write, std::size_t later) {
     Cache& cache = levels[level];
-    if (later > LASTING * cache.lines()) {
-        if (write) write_back(level, line);
-    } else if (const Cache::Place place = cache.search(line)) {
+    if ((write || level == L1I) && later > cache.lines()) leave(level, line, write, later);
+    if (later > LASTING * cache.lines()) return;
+    if (const Cache::Place place = cache.search(line)) {
         cache.use(line, place, static_cast<std::uint8_t>((cache.flags(place) & Cache::DIRTY) | write));
     } else {
         bring(level, line, write);
@@ -381,6 +381,19 @@ void Hierarchy::write_back(int level, Line line) {
         const Cache::Place place = cache.search(line);
         if (!place) continue;
         cache.set_flags(place, static_cast<std::uint8_t>(cache.flags(place) | Cache::DIRTY));
+        return;
+    }
+}
+
+// A line of code, or a dirty one, leaves the first level `level` again, soon after this touch: the levels below see it then.
+void Hierarchy::leave(int level, Line line, bool write, std::size_t later) {
+    for (int below = levels[level].next; below >= 0; below = levels[below].next) {
+        Cache& cache = levels[below];
+        if (later > LASTING * cache.lines()) continue;
+        if (const Cache::Place place = cache.search(line))
+            cache.use(line, place, static_cast<std::uint8_t>(cache.flags(place) | (write ? Cache::DIRTY : 0)));
+        else
+            bring(below, line, write);
         return;
     }
 }

@@ -136,6 +136,7 @@ class Hierarchy {
     void look_down(int level, Address address, Cycle cycle, Address pc, int requester, bool demand);
     void train(Cache& cache, const PrefetchTrigger& trigger);
     void write_back(int level, Line line);
+    void leave(int level, Line line, bool write, std::size_t later);
     void bring(int level, Line line, bool write);
     void send_prefetches_at_once();
     void send_prefetches();
