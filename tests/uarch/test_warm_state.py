@@ -70,9 +70,9 @@ def code_misses(machine, touches, ideal=(), *, taken_path_only=False, line=0):
 
 
 def test_ideal_data_leaves_the_caches_to_code():
-    touches = np.concatenate([CODE, DATA])
+    touches = np.concatenate([CODE, DATA[:1024] | np.uint64(2), DATA])  # more code than L1I has
     assert code_misses(BASE, touches) == (1, 1)
-    assert code_misses(BASE, touches, ("data",)) == (0, 0)
+    assert code_misses(BASE, touches, ("data",)) == (1, 0)
     assert code_misses(BASE, touches, ("data", "instructions")) == (0, 0)
 
 
@@ -176,8 +176,9 @@ def test_a_first_level_hands_down_what_it_drops(kind):
     """A line in constant use for long is old in the second level; code, and what is dirty, gets there again."""
     near, below = np.uint64(4), np.uint64(8)
     line = (CODE if kind == 2 else DATA[:1]) & ~np.uint64(15) | np.uint64(kind)
-    others = DATA[1 : 1 + 6144]  # with as many again, more lines than the second level has
-    touches = np.concatenate([line & ~np.uint64(1) | below, others, line | near, DATA[7000 : 7000 + 6144]])
+    others = DATA | np.uint64(kind & 2)
+    before, after = others[1 : 1 + 6144], others[7000 : 7000 + 6144]  # together more lines than the second level has
+    touches = np.concatenate([line & ~np.uint64(1) | below, before, line | near, after])
     machine = replace_field(BASE, "l2.prefetcher", "none")
     assert (code_misses(machine, touches) if kind == 2 else data_misses(touches)) == (1, kind == 0)
 

@@ -68,8 +68,7 @@ class Simulation {
     };
 
     // Puts lines into caches and TLBs in no time, each with the bits of a touch, in the order of their last touch, and shows
-    // prefetchers the misses in between. A level sees only lines that may still be in it in the end: a few times as many as
-    // it has.
+    // prefetchers the misses in between.
     void touch(const std::uint64_t* touches, std::size_t count, const Misses& misses) {
         std::size_t miss = 0;
         const auto learn_until = [&](std::size_t place) {
@@ -86,13 +85,13 @@ class Simulation {
             const Line line = line_touched(touches[k]);
             const Seen by = touches[k] & TOUCHED_NEAR ? Seen::ByFirst : touches[k] & TOUCHED_BELOW ? Seen::Below : Seen::ByAll;
             if (level == L1D) {
-                caches.touch(level, line, touches[k] & TOUCHED_DIRTY, by, count - k);
+                caches.touch(level, line, touches[k] & TOUCHED_DIRTY, by);
                 continue;
             }
-            for (int n = 0; n <= code_ahead_.first_level; ++n) caches.touch(L1I, line + n, false, by, count - k);
+            for (int n = 0; n <= code_ahead_.first_level; ++n) caches.touch(L1I, line + n, false, by);
             const bool astray = touches[k] & TOUCHED_MISPREDICTED;
             const int last = astray ? code_ahead_.mispredicted : by == Seen::ByFirst ? 0 : code_ahead_.all;
-            for (int n = code_ahead_.first_level + 1; n <= last; ++n) caches.touch_below(line + n, count - k);
+            for (int n = code_ahead_.first_level + 1; n <= last; ++n) caches.touch_below(line + n);
         }
         learn_until(count);
         warm_line_ = -1;

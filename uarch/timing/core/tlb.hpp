@@ -38,9 +38,6 @@ class Tlb {
         return first_.recent(page) ? 0 : look_up(page);
     }
 
-    // Tells whether it must see all that is touched, not only the latest.
-    bool lasts() const { return remembers_ || !second_.empty(); }
-
     // Tells whether the page translated last was never translated before; once.
     bool fresh() { return std::exchange(fresh_, false); }
 

@@ -283,64 +283,42 @@ void Hierarchy::send_prefetches() {
     }
 }
 
-void Hierarchy::touch(int level, Line line, bool write, Seen by, std::size_t later) {
+void Hierarchy::touch(int level, Line line, bool write, Seen by) {
     const Address address = line << LINE_BITS;
     Tlb& tlb = level == L1I ? instruction_tlb : data_tlb;
-    if (by != Seen::Below && (later < 1024 || tlb.lasts())) {
+    if (by != Seen::Below) {
         tlb.translate(address);
         tlb.fresh();
         if (walks_caches_ && tlb.walked()) {
-            if (!tlb.knows_table(address)) touch_physical(L1D, line_of(tlb.table(address)), false, Seen::ByAll, later);
-            touch_physical(L1D, line_of(tlb.entry(address)), false, Seen::ByAll, later);
+            if (!tlb.knows_table(address)) touch_physical(L1D, line_of(tlb.table(address)), false, Seen::ByAll);
+            touch_physical(L1D, line_of(tlb.entry(address)), false, Seen::ByAll);
         }
     }
-    touch_physical(level, line_of(frames(level).physical(address)), write, by, later);
+    touch_physical(level, line_of(frames(level).physical(address)), write, by);
 }
 
-void Hierarchy::touch_below(Line line, std::size_t later) {
+void Hierarchy::touch_below(Line line) {
     line = line_of(code_frames_.physical(line << LINE_BITS));
-    if (!levels[L1I].search(line)) touch_physical(L1I, line, false, Seen::Below, later);
+    if (!levels[L1I].search(line)) touch_physical(L1I, line, false, Seen::Below);
 }
 
-void Hierarchy::touch_physical(int level, Line line, bool write, Seen by, std::size_t later) {
-    if (by == Seen::ByFirst) return touch_first(level, line, write, later);
-    touch_levels(level, by == Seen::Below ? levels[level].next : level, line, write, later);
+void Hierarchy::touch_physical(int level, Line line, bool write, Seen by) {
+    touch_levels(level, by == Seen::Below ? levels[level].next : level, line, write, by == Seen::ByFirst);
+    if (by == Seen::ByFirst) return;
     bool wanted = false;
     for (const Cache& cache : levels) wanted |= !cache.queue.empty();
     if (wanted) send_prefetches_at_once();
 }
 
-// Times as many lines as a level has may follow one that is in it in the end.
-static constexpr std::size_t LASTING = 4;
-
-void Hierarchy::touch_first(int level, Line line, bool write, std::size_t later) {
-    Cache& cache = levels[level];
-    if ((write || level == L1I) && later > cache.lines()) leave(level, line, write, later);
-    if (later > LASTING * cache.lines()) return;
-    if (const Cache::Place place = cache.search(line)) {
-        cache.use(line, place, static_cast<std::uint8_t>((cache.flags(place) & Cache::DIRTY) | write));
-    } else {
-        bring(level, line, write);
-    }
-}
-
-// Puts a line into a level that lacks it, in no time.
-void Hierarchy::bring(int level, Line line, bool write) {
-    const auto flags = static_cast<std::uint8_t>(write | level << Cache::SOURCE_SHIFT);
-    if (level == L1I) return install(level, line, flags, 0, false);
-    const Cache::Victim victim = levels[level].fill(line, flags, 0);
-    if (victim.dirty) write_back(level, victim.line);
-}
-
-// Levels from `from` on see a touch by the first level `level`. Prefetchers that go by instruction cannot learn of it.
-void Hierarchy::touch_levels(int level, int from, Line line, bool write, std::size_t later) {
+// Levels from `from` on, or that one `alone`, see a touch by the first level `level`. Prefetchers that go by instruction
+// cannot learn of it.
+void Hierarchy::touch_levels(int level, int from, Line line, bool write, bool alone) {
     const Address address = line << LINE_BITS;
     const int requester = level == L1I ? CODE_REQUEST : DATA_REQUEST;
-    bool demand = true;
+    bool demand = !alone;
     int asking = -1;  // the level above, which has missed the line
-    for (int where = from; where >= 0; where = levels[where].next) {
+    for (int where = from; where >= 0; where = alone ? -1 : levels[where].next) {
         Cache& cache = levels[where];
-        if (later > LASTING * cache.lines()) continue;
         const Cache::Place place = cache.search(line);
         const std::uint8_t flags = !place ? 0 : cache.flags(place);
         if (cache.prefetcher && demand && !cache.prefetcher->by_instruction() && (!place || flags & Cache::PREFETCHED))
@@ -351,7 +329,7 @@ void Hierarchy::touch_levels(int level, int from, Line line, bool write, std::si
             cache.use(line, place, static_cast<std::uint8_t>((passed_on ? 0 : flags & Cache::DIRTY) | write));
             demand = false;  // the level above asks no further: this one's order changes, its prefetcher sees nothing
         } else {
-            bring(where, line, write);
+            install(where, line, static_cast<std::uint8_t>(write | where << Cache::SOURCE_SHIFT), 0, false);
         }
         asking = place ? -1 : where;
         write = false;
@@ -371,31 +349,6 @@ void Hierarchy::learn_miss(Address address, Address pc, bool far) {
             train(cache, {address, pc, DATA_REQUEST, 0, true});
     }
     send_prefetches_at_once();
-}
-
-// The dirty line has left `level` in no time: the next level that has it has it dirty, and its order stays, which is that
-// of touches.
-void Hierarchy::write_back(int level, Line line) {
-    for (int below = levels[level].next; below >= 0; below = levels[below].next) {
-        Cache& cache = levels[below];
-        const Cache::Place place = cache.search(line);
-        if (!place) continue;
-        cache.set_flags(place, static_cast<std::uint8_t>(cache.flags(place) | Cache::DIRTY));
-        return;
-    }
-}
-
-// A line of code, or a dirty one, leaves the first level `level` again, soon after this touch: the levels below see it then.
-void Hierarchy::leave(int level, Line line, bool write, std::size_t later) {
-    for (int below = levels[level].next; below >= 0; below = levels[below].next) {
-        Cache& cache = levels[below];
-        if (later > LASTING * cache.lines()) continue;
-        if (const Cache::Place place = cache.search(line))
-            cache.use(line, place, static_cast<std::uint8_t>(cache.flags(place) | (write ? Cache::DIRTY : 0)));
-        else
-            bring(below, line, write);
-        return;
-    }
 }
 
 // Does what the prefetchers have queued, in no time.

@@ -53,11 +53,11 @@ class Hierarchy {
         return access(L1I, code_frames_.physical(address), cycle, false, pc, timed);
     }
 
-    // An access of an L1 to a line that takes no time, with what prefetchers make of it; `later` others follow.
-    void touch(int level, Line line, bool write, Seen by, std::size_t later);
+    // An access of an L1 to a line that takes no time, with what prefetchers make of it.
+    void touch(int level, Line line, bool write, Seen by);
 
     // A line of code that was fetched beyond the one in use: the levels below the first one have it, unless that does.
-    void touch_below(Line line, std::size_t later);
+    void touch_below(Line line);
 
     // Data that the instruction at `pc` found neither in L1D nor, where they are `far`, in L2: prefetchers by instruction
     // learn from it, in no time.
@@ -127,17 +127,13 @@ class Hierarchy {
     Cycle access_second(Address address, Cycle cycle, bool write, Address pc, bool timed);
     Cycle touched(int level, Cache::Place place, Address address, Cycle cycle, std::uint8_t flags, Address pc);
     Cycle missed(int level, Address address, Cycle cycle, Cycle held, bool write, Address pc, bool timed);
-    void touch_physical(int level, Line line, bool write, Seen by, std::size_t later);
-    void touch_first(int level, Line line, bool write, std::size_t later);
-    void touch_levels(int level, int from, Line line, bool write, std::size_t later);
+    void touch_physical(int level, Line line, bool write, Seen by);
+    void touch_levels(int level, int from, Line line, bool write, bool alone);
     Cycle fetch(int level, Line line, Cycle cycle, Cycle held, bool write, bool demand, bool timed);
     void zero_page(Address address);
     void install(int level, Line line, std::uint8_t flags, Cycle ready, bool timed);
     void look_down(int level, Address address, Cycle cycle, Address pc, int requester, bool demand);
     void train(Cache& cache, const PrefetchTrigger& trigger);
-    void write_back(int level, Line line);
-    void leave(int level, Line line, bool write, std::size_t later);
-    void bring(int level, Line line, bool write);
     void send_prefetches_at_once();
     void send_prefetches();
     Cache::Place find_after_prefetches(Cache& cache, Line line, Cycle cycle);
