@@ -23,6 +23,7 @@ import numpy as np
 from scipy.stats import kendalltau
 from tqdm import tqdm
 
+from perfvec.training.split import folds
 from tracegen.formats.trace import Trace
 from uarch.configuration import machine_from_dict
 from uarch.gem5.simulated import as_simulated
@@ -144,11 +145,23 @@ def report(rows: list[dict[str, Any]]) -> str:
     return "\n".join(text)
 
 
+def held_out(rows: list[dict[str, Any]], count: int, machines: int) -> list[dict[str, Any]]:
+    """The pairs that the model's folds judge: of each fold its programs, on the machines that it held out."""
+    names = sorted({row["machine"].name for row in rows})
+    programs = folds({re.sub(r"-\d+$", "", row["window"]) for row in rows}, count)
+    found: list[dict[str, Any]] = []
+    for k, own in enumerate(programs, 1):
+        held = {names[at] for at in np.random.default_rng(k).permutation(len(names))[:machines]}
+        found += [row for row in rows if re.sub(r"-\d+$", "", row["window"]) in own and row["machine"].name in held]
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--programs", nargs="*", default=[])
     parser.add_argument("--machines", nargs="*", default=[])
+    parser.add_argument("--hold-machines", type=int, help="judge also the pairs of five folds that held so many")
     parser.add_argument("--workers", type=int, default=2, help="programs side by side")
     parser.add_argument("--keep", type=Path, help="folder for what each program gave; what is there is not run again")
     parser.add_argument("--each", action="store_true", help="a line for each pair, with counters (ours/gem5)")
@@ -171,13 +184,15 @@ def main() -> None:
                 (keep / f"{jobs[job]}.json").write_text(json.dumps(found))
     if arguments.each:
         for row in rows:
-            found = "  ".join(
+            counters = "  ".join(
                 f"{name} {row['counters'][ours]:.0f}/{row['gem5_counters'][name]:.0f}"
                 for name, ours in COLUMNS.items()
                 if name in row["gem5_counters"]
             )
-            print(f"{row['window']:10s} {row['machine'].name} CPI {row['ours']:7.3f} {row['gem5']:7.3f}  {found}")
+            print(f"{row['window']:10s} {row['machine'].name} CPI {row['ours']:7.3f} {row['gem5']:7.3f}  {counters}")
     print(report(rows))
+    if arguments.hold_machines:
+        print(line("unseen programs and machines", held_out(rows, 5, arguments.hold_machines)))
 
 
 if __name__ == "__main__":
