@@ -86,7 +86,7 @@ class LastTouch {
 
     // From the line of code touched last, fetch went astray.
     void mispredict() {
-        if (code_line_ != NEVER) slots_[code_slot_].mispredicted = code_time_;
+        if (code_line_ != NEVER) astray_[astray_count_++ % ASTRAY] = {code_line_, code_time_};
     }
 
     // Returns what was touched since the last call with the time of each, the latest last.
@@ -94,15 +94,22 @@ class LastTouch {
         settle();
         std::vector<std::pair<std::uint64_t, Touch>> order;
         order.reserve(touched_.size() + touched_.size() / 2);
+        for (std::uint64_t k = astray_count_; k-- > astray_count_ - std::min(astray_count_, ASTRAY);) {
+            const auto [line, time] = astray_[k % ASTRAY];
+            if (time < gap_) break;
+            Slot& slot = slots_[find(line << 1 | 1)];
+            if (slot.astray) continue;
+            slot.astray = true;
+            slot.dirty = slot.time - time < TOGETHER;  // MISPREDICTED, of code
+            if (!slot.dirty) order.emplace_back(time, line << LINE_SHIFT | CODE | MISPREDICTED | NEAR);
+        }
         for (const std::uint64_t key : touched_) {
-            const Slot& slot = slots_[find(key)];
+            Slot& slot = slots_[find(key)];
+            slot.astray = false;
             const Touch line = (key >> 1) << LINE_SHIFT | (key & 1 ? CODE : 0), dirty = slot.dirty ? DIRTY : 0;
-            const auto together = [&](std::uint64_t time) { return time >= gap_ && slot.time - time < TOGETHER; };
-            const Touch flags = dirty | (together(slot.missed) ? 0 : NEAR) | (together(slot.mispredicted) ? MISPREDICTED : 0);
-            order.emplace_back(slot.time, line | flags);
-            if (slot.missed >= gap_ && !together(slot.missed)) order.emplace_back(slot.missed, line | BELOW);
-            if (slot.mispredicted >= gap_ && !together(slot.mispredicted))
-                order.emplace_back(slot.mispredicted, line | MISPREDICTED | NEAR);
+            const bool together = slot.missed >= gap_ && slot.time - slot.missed < TOGETHER;
+            order.emplace_back(std::uint64_t{slot.time}, line | dirty | (together ? 0 : NEAR));
+            if (!together && slot.missed >= gap_) order.emplace_back(slot.missed, line | BELOW);
         }
         std::sort(order.begin(), order.end());
         begin_gap();
@@ -118,13 +125,14 @@ class LastTouch {
   private:
     struct Slot {
         std::uint64_t key = ~std::uint64_t{0};
-        std::uint64_t time : 63;  // of the last touch, from 1 on; 0: the slot is empty
-        std::uint64_t dirty : 1;  // stored to in this gap
-        std::uint64_t missed;        // the time of the last touch that misses a first level
-        std::uint64_t mispredicted;  // that of code whose branch was mispredicted
-        Slot() : time(0), dirty(0), missed(0), mispredicted(0) {}
+        std::uint64_t time : 62;   // of the last touch, from 1 on; 0: the slot is empty
+        std::uint64_t dirty : 1;   // stored to in this gap
+        std::uint64_t astray : 1;  // while a gap ends: code whose last misprediction is known
+        std::uint64_t missed;      // the time of the last touch that misses a first level
+        Slot() : time(0), dirty(0), astray(0), missed(0) {}
     };
     static constexpr std::size_t HINTS = 1 << 10;
+    static constexpr std::uint64_t ASTRAY = 1 << 14;  // mispredictions that are remembered: more lines than caches keep of them
     static constexpr std::uint64_t TOGETHER = 1024;  // touches, among which a first level's are some hundred lines
     static constexpr std::size_t MOST = std::size_t{1} << 24;  // lines that are remembered: a gigabyte's
 
@@ -174,6 +182,11 @@ class LastTouch {
     std::uint64_t clock_ = 0, gap_ = 1;
     std::uint64_t code_line_ = NEVER, code_time_ = 0;  // the line of code touched last, and when
     std::size_t code_slot_ = 0;
+    struct Astray {
+        std::uint64_t line, time;  // of code, and when
+    };
+    std::vector<Astray> astray_ = std::vector<Astray>(ASTRAY);  // the last mispredictions
+    std::uint64_t astray_count_ = 0;
     std::size_t count_ = 0;
 };
 
