@@ -20,7 +20,7 @@ from perfvec.representation.own import kept_vector, own_vector
 from perfvec.representation.vector import ProgramVector, load_vector
 from support.errors import InputError
 from support.text import require_writable_name
-from tracegen.live_points.live_points import SUFFIX, is_live_points
+from tracegen.live_points.live_points import SUFFIX, LivePoints, is_live_points
 
 RATE = 3e5  # instructions represented a second of a core, about
 
@@ -130,7 +130,7 @@ def target_of(
         sampled = SimulableLivePoints(path)
 
         def vector_there() -> ProgramVector:
-            found = vector_of(sampled.points, path) or _vector_beside(Path(path), sampled.instructions)
+            found = vector_of(sampled.points, path) or _vector_beside(Path(path), sampled.points)
             return check_model(found, model, str(path), "make them again: perfvec live-points")
 
         return Target(sampled, vector_there)
@@ -168,8 +168,8 @@ def target_of_vector(
     return Target(simulable, lambda: vector)
 
 
-def _vector_beside(path: Path, instructions: int) -> ProgramVector:
-    """The vector of a run of so many instructions whose live-points these are, NAME.vector.npz beside them."""
+def _vector_beside(path: Path, points: LivePoints) -> ProgramVector:
+    """The vector of the run whose live-points these are, NAME.vector.npz beside them."""
     beside = path.with_name(path.name.removesuffix(SUFFIX) + ".vector.npz")
     instead = f"perfvec represent TRACE --sample auto -o {beside}"
     if not beside.exists():
@@ -178,10 +178,16 @@ def _vector_beside(path: Path, instructions: int) -> ProgramVector:
             f"--no-vector, or {instead}"
         )
     vector = load_vector(beside)
-    if vector.instructions != instructions:
+    if vector.instructions != points.instructions:
         raise InputError(
-            f"{beside}: is of {vector.instructions:,} instructions, {path} of {instructions:,}, so of another run; "
-            f"{instead}"
+            f"{beside}: is of {vector.instructions:,} instructions, {path} of {points.instructions:,}, so of another "
+            f"run; {instead}"
+        )
+    # A running program's live-points have a digest of their own, which no trace has.
+    if vector.trace_digest != points.digest and (vector.program, vector.isa) != (points.program, points.isa):
+        raise InputError(
+            f"{beside}: is of {vector.program} ({vector.isa}), {path} of {points.program} ({points.isa}), so of "
+            f"another run; {instead}"
         )
     return vector
 

@@ -233,6 +233,30 @@ def test_what_is_made_once_is_not_in_the_rate(monkeypatch):
     assert found.simulated == 30
 
 
+def test_points_that_are_all_simulated_need_no_model(monkeypatch, capsys):
+    """The first batch is so slow that the others do not seem to fit, but they do."""
+    now = [0.0]
+
+    class SlowAtFirst(Known):
+        def simulate(self, machines, threads=None):
+            now[0] += 0.05 if self.asked else 1.2
+            return super().simulate(machines, threads)
+
+    monkeypatch.setattr(budget.time, "perf_counter", lambda: now[0])
+    base = load_machine("base")
+    points = grid_design(base, {"l2.size_kib": [256, 512, 1024, 2048, 4096]})
+    found = budget.answer(
+        SlowAtFirst(of=lambda machine: 1e6 + machine.l2.size_kib),
+        points.columns,
+        2.5,
+        refused,
+        score=lambda cycles: cycles.copy(),
+        first=first_points(points, base),
+        progress=False,
+    )
+    assert (found.sources == "simulated").all() and not capsys.readouterr().err
+
+
 def test_few_points_are_not_all_kept_for_the_end(design, monkeypatch):
     monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(11 - self.count, 0))
     found = budget.answer(

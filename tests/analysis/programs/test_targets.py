@@ -1,5 +1,7 @@
 """Programs of a question, and what their vectors cost."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -56,5 +58,9 @@ def test_the_vector_beside_live_points_must_be_of_their_run(data, tmp_path):
     represent(data.model, path, max_instructions=10_000, progress=False).save(tmp_path / "q.vector.npz")
     with pytest.raises(InputError, match="so of another run"):
         _ = target_of(data.model, tmp_path / "q.livepoints.h5").vector
-    represent(data.model, path, progress=False).save(tmp_path / "q.vector.npz")
+    own = represent(data.model, path, progress=False)
+    replace(own, trace_digest="0" * 64, program="/bin/other").save(tmp_path / "q.vector.npz")
+    with pytest.raises(InputError, match="is of /bin/other"):
+        _ = target_of(data.model, tmp_path / "q.livepoints.h5").vector
+    own.save(tmp_path / "q.vector.npz")
     assert target_of(data.model, tmp_path / "q.livepoints.h5").vector.instructions > 10_000
