@@ -346,7 +346,9 @@ def attribution_text(frame: pd.DataFrame) -> str:
         lines.append([f"whole, {by}", f"{rest['encoded']:,.0f}", "100.0%", "", ""])
         if abs(rest["predicted"] - rest["encoded"]) > 1e-6 * abs(rest["encoded"]):
             lines.append(["whole, as predict says", f"{rest['predicted']:,.0f}", "", "", ""])
-        tables.append(columns([f"{program} on {uarch}", "cycles", "share", "alone", "last"], lines))
+        table = columns([f"{program} on {uarch}", "cycles", "share", "alone", "last"], lines)
+        told = rest["source"] in ("simulated", "zero-shot")  # by the row of the whole
+        tables.append(table if told else f"{table}\nsource of the groups: {rest['source']}")
     return "\n\n".join(tables)
 
 

@@ -101,6 +101,18 @@ def test_groups_add_up_to_the_encoded_cycles(small_model, program, index):
     assert max(map(len, attribution_text(frame).splitlines())) <= 80
 
 
+@pytest.mark.parametrize(
+    ("source", "whole", "groups"),
+    [("zero-shot", "by the encoder", None), ("simulated", "simulated", None)]
+    + [(source, "simulated", source) for source in ("corrected", "scaled")],
+)
+def test_the_table_tells_the_source(small_model, program, source, whole, groups):
+    frame = answered(small_model, [target_of_vector(small_model, program)], small_model.machines[0], 0.0)
+    text = attribution_text(frame.assign(source=source))
+    assert f"whole, {whole} " in text
+    assert text.rpartition("source of the groups: ")[2] == (groups or text)
+
+
 def test_one_group_is_all_the_difference(small_model, program, tmp_path):
     ideal = tmp_path / "i.yaml"
     ideal.write_text(yaml.safe_dump({"l1d": {"l1d.size_kib": 128, "l1d.associativity": 8}}))
