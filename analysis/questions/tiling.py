@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 from tqdm import tqdm
 
+from analysis.budget.budget import RATE
 from analysis.results.figure import Axis, Figure, Lines, Panel
 from analysis.results.headline import Headline
 from analysis.results.page import Section
@@ -33,6 +35,7 @@ from perfvec.model import Model
 from perfvec.representation.library import estimate
 from perfvec.representation.represent import represent
 from support.errors import InputError
+from support.processors import processors
 from tracegen.formats.trace import Trace
 from tracegen.qemu import Execution, Region, parse_place, trace
 from tracegen.suite.host_time import host_time
@@ -155,6 +158,7 @@ def tiling(
     vectors: list[NDArray[np.float64]] = []
     rows = []
     spent = slowest = 0.0
+    count, known = 0, [machine for machine in machines if isinstance(machine, Machine)]
     machine_vectors, ways = vectors_of(model, machines)
     sources = ["zero-shot" if way == "encoder" else way for way in ways]
     with tempfile.TemporaryDirectory(prefix="perfvec-") as scratch:
@@ -165,9 +169,13 @@ def tiling(
             with Trace(path) as opened:
                 vector = represent(model, opened, progress=False) if units is None else estimate(model, opened, units)
                 began = time.perf_counter()
-                wanted = spent + slowest < seconds or value in learn
-                simulated = _simulated(opened, machines) if wanted else np.full(len(machines), np.nan)
-                slowest = max(slowest, time.perf_counter() - began)
+                least = len(opened) * len(known) / (RATE * processors())
+                wanted = (bool(known) and spent + max(slowest, least) < seconds) or value in learn
+                simulated = np.full(len(machines), np.nan)
+                if wanted:
+                    simulated = _simulated(opened, machines)
+                    count += 1
+                    slowest = max(slowest, time.perf_counter() - began)
                 spent += time.perf_counter() - began
             vectors.append(vector.vector)
             host = _host(experiment, value, folder, repeats, rounds) if repeats else np.nan
@@ -187,6 +195,12 @@ def tiling(
             ]
             path.unlink()
     frame = pd.DataFrame(rows)
+    if known and seconds > 0 and count < len(experiment.values):
+        print(
+            f"perfvec: {count or 'not one'} of {len(experiment.values)} values could be simulated in {seconds:g} s; "
+            "the model answers for the others (raise --budget)",
+            file=sys.stderr,
+        )
     if learn:
         for number in range(len(machines)):
             own = frame.iloc[number :: len(machines)]

@@ -90,6 +90,16 @@ def test_a_round_takes_what_the_others_add(small_model, monkeypatch):
     assert found["host"].tolist() == [1.0, 1.0]
 
 
+def test_a_budget_that_allows_no_value_says_so(small_model, capsys):
+    experiment = Experiment(("1", "2"), ("/bin/echo", "{value}"), source=None, region=None)
+    options = {"max_instructions": 2000, "progress": False}
+    found = tiling.tiling(small_model, experiment, [load_machine("base")], seconds=1e-9, **options)
+    assert found["simulated"].isna().all() and "simulated" not in set(found["source"])
+    assert "not one of 2 values could be simulated in 1e-09 s" in capsys.readouterr().err
+    assert tiling.tiling(small_model, experiment, [load_machine("base")], **options)["simulated"].notna().all()
+    assert not capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_simulated_values_teach_the_others(small_model):
     """Fitted to two values, a machine's times of these are nearer the simulated ones; no other value is simulated."""
