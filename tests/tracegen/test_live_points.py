@@ -311,6 +311,20 @@ def test_what_is_all_taken_stands_for_itself():
     assert sample.half_width(huge[None]) == pytest.approx(sample.half_width(values[None]))
 
 
+def gap_before_unit_29(program, kept):
+    """The lines before the warm-up of unit 30, the last of those kept: of one, the others were dissolved."""
+    whole = program.chunk()
+    recorder = _core.Recorder(capacity=64, signatures=8, branches=8, seed=1, listed=kept if len(kept) > 1 else [])
+    recorder.grow(*_columns(program.static()))
+    recorder.observe(
+        whole.static_id, whole.next_static_id, whole.access_offset, whole.address, whole.size, whole.is_store
+    )
+    recorder.keep(kept)
+    pieces = recorder.pieces()
+    assert pieces["unit"].tolist()[-2:] == [29, 30]
+    return pieces["line"][slice(*pieces["line_offset"][-3:-1])]
+
+
 @pytest.mark.parametrize("kept", [[5, 30], [30]], ids=["recorded", "dissolved"])
 def test_a_line_in_constant_use_is_old_below_the_first_level(kept):
     """One load walks through lines, one reads the same line all the time: between it and its next touch a first level
@@ -322,16 +336,7 @@ def test_a_line_in_constant_use_is_old_below_the_first_level(kept):
     for turn in range(32 * UNIT // 2):
         program.execute(0, (other if 2 * turn in pause else hot, 8, 0))
         program.execute(1, (first + 64 * turn, 8, 0))
-    whole = program.chunk()
-    recorder = _core.Recorder(capacity=64, signatures=8, branches=8, seed=1, listed=kept if len(kept) > 1 else [])
-    recorder.grow(*_columns(program.static()))
-    recorder.observe(
-        whole.static_id, whole.next_static_id, whole.access_offset, whole.address, whole.size, whole.is_store
-    )
-    recorder.keep(kept)
-    pieces = recorder.pieces()
-    gap = pieces["line"][slice(*pieces["line_offset"][-3:-1])]  # before unit 29, the last one's warm-up
-    assert pieces["unit"].tolist()[-2:] == [29, 30]
+    gap = gap_before_unit_29(program, kept)
     line = hot >> 6 << _core.LINE_SHIFT
     here = np.flatnonzero(gap & ~np.uint64(15) == line)
     assert (gap[here] & np.uint64(15)).tolist() == [_core.BELOW, _core.NEAR]
@@ -353,15 +358,7 @@ def test_code_is_touched_where_its_branch_was_mispredicted_last(kept):
     for turn in range(32 * UNIT // 2):
         program.execute(0)
         program.execute(1 + (turn == once), (first + 64 * turn, 8, 0))
-    whole = program.chunk()
-    recorder = _core.Recorder(capacity=64, signatures=8, branches=8, seed=1, listed=kept if len(kept) > 1 else [])
-    recorder.grow(*_columns(program.static()))
-    recorder.observe(
-        whole.static_id, whole.next_static_id, whole.access_offset, whole.address, whole.size, whole.is_store
-    )
-    recorder.keep(kept)
-    pieces = recorder.pieces()
-    gap = pieces["line"][slice(*pieces["line_offset"][-3:-1])]  # before unit 29, the last one's warm-up
+    gap = gap_before_unit_29(program, kept)
     code = np.flatnonzero(gap & np.uint64(_core.CODE))
     late = code[code > 100]  # not the first touch of all, which dissolved pieces still have
     assert (gap[late] & np.uint64(15)).tolist() == [
