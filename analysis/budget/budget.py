@@ -170,9 +170,9 @@ def _corrected(
         if score is not None and for_best < _SHARE_OF_BEST * run.count:
             some = run.within(_best(run, process, score, int(_SHARE_OF_BEST * run.count) - for_best))
             for_best += run.simulate(some)
-    still = [field for field in run.moving(first) if field not in run.moving(run.rows.tolist())]
     if run.count == run.points.count:
         return run.answer(None)
+    still = [field for field in run.moving(first) if field not in run.moving(run.rows.tolist())]
     if run.count < least or still:
         scaled = score is not None  # points that are ranked
         told = f", none with another {' or '.join(still)}" if still and run.count >= least else ""
