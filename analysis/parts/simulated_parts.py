@@ -18,7 +18,7 @@ from support.errors import InputError
 from support.processors import processors
 from tracegen.control_flow.edges import Edges
 from tracegen.formats.trace import Trace
-from tracegen.live_points.live_points import UNIT, LivePoints, is_live_points, load
+from tracegen.live_points.live_points import LivePoints, is_live_points, load
 from tracegen.live_points.simulate import LivePointsSimulator
 from uarch.configuration import Machine
 from uarch.instructions import LAST
@@ -95,12 +95,11 @@ def sampled(
 
 def _edges(points: LivePoints) -> Edges:
     """Return how often which instruction followed which, estimated."""
-    counted, size = points.pieces.counted, len(points.static)
-    ids, following = (
-        column.reshape(-1, UNIT)[counted].ravel() for column in (points.pieces.static_id, points.pieces.next_static_id)
-    )
+    pieces, size = points.pieces, len(points.static)
+    counted = pieces.counted_instructions()
+    ids, following = pieces.static_id[counted], pieces.next_static_id[counted]
     there = following != LAST
-    weight = np.repeat(points.sample.weight, UNIT)[there]
+    weight = np.repeat(points.sample.weight, pieces.lengths[pieces.counted])[there]
     pairs, place = np.unique(ids[there].astype(np.int64) * size + following[there], return_inverse=True)
     return Edges(pairs // size, pairs % size, np.rint(np.bincount(place, weight, len(pairs))).astype(np.int64))
 

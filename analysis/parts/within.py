@@ -71,7 +71,7 @@ def opened_within(
 
 def _work(one: Trace | LivePoints, limit: int | None = None) -> int:
     """Instructions that a machine's simulation passes."""
-    return len(one.pieces) * UNIT if isinstance(one, LivePoints) else min(len(one), limit or len(one))
+    return len(one.pieces.static_id) if isinstance(one, LivePoints) else min(len(one), limit or len(one))
 
 
 def _parts_take(instructions: Sequence[int], machines: int) -> float:

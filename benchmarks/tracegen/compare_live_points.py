@@ -113,7 +113,7 @@ def compare(path: Path, machines: list[Machine], arguments: argparse.Namespace) 
     found = simulator.simulate(machines, 1)
     each = (time.process_time() - begin) / len(machines)
     true = cycles_by_unit(path, machines, points.units, arguments.threads, arguments.truth)
-    whole = true.sum(axis=1) * (points.instructions / (points.units * UNIT))
+    whole = true.sum(axis=1) * points.instructions_per_unit
     error, width = found.cycles / whole - 1, found.half_width / found.cycles
     counted = points.pieces.unit[points.pieces.counted].astype(np.int64)
     cold = points.sample.totals(found.units) / points.sample.totals(true[:, counted].astype(np.float64)) - 1

@@ -232,17 +232,24 @@ def test_signatures_are_a_simple_random_sample_that_holds_the_units():
 
 
 @pytest.mark.slow
-def test_a_short_run_is_whole_and_exact(traced):
-    whole = of_trace(traced, units=100_000, max_instructions=200 * UNIT, progress=False)
-    assert whole.whole
+@pytest.mark.parametrize("instructions", [200 * UNIT, 19 * UNIT + 544, 2 * UNIT - 1, UNIT, 700, 1])
+def test_a_short_run_is_whole_and_exact_to_its_last_instruction(traced, tmp_path, instructions):
+    save(of_trace(traced, units=100_000, max_instructions=instructions, progress=False), tmp_path / "x.livepoints.h5")
+    whole = load(tmp_path / "x.livepoints.h5")
+    assert whole.whole and len(whole.pieces.static_id) == instructions
     machines = [load_machine(name) for name in MACHINES]
-    found = LivePointsSimulator(whole).simulate(machines, 1)
+    simulator = LivePointsSimulator(whole)
+    found = simulator.simulate(machines, 1, stacks=True)
     with Trace(traced) as opened:
-        cycles = simulated_cycles(
-            machines, decode(opened.address, opened.code, opened.isa), opened.chunks(stop=200 * UNIT)
-        )
-    assert np.array_equal(found.cycles, cycles)
+        static, chunks = decode(opened.address, opened.code, opened.isa), list(opened.chunks(stop=instructions))
+    assert np.array_equal(found.cycles, simulated_cycles(machines, static, chunks))
     assert not found.half_width.any()
+    assert found.stacks.sum(axis=1) == pytest.approx(found.cycles)
+    stacks, times = simulator.by_instruction(machines)
+    assert stacks.sum(axis=(1, 2)) == pytest.approx(found.cycles)
+    assert np.array_equal(
+        times, np.bincount(np.concatenate([chunk.static_id for chunk in chunks]), minlength=len(static))
+    )
 
 
 @pytest.mark.slow
@@ -508,6 +515,7 @@ DAMAGE = {
     "no step": ("divisions/steps", lambda d: d.__setitem__(0, 0)),
     "more steps than there are": ("divisions/steps", lambda d: d.__setitem__(0, 68)),
     "fewer steps": ("divisions/steps", lambda d: d.resize(len(d) - 1, axis=0)),
+    "cut at its end": ("pieces/accesses", lambda d: d.resize(len(d) - 1, axis=0)),
     "register": ("static/sources", lambda d: d.__setitem__((0, 0), 200)),
 }
 

@@ -38,7 +38,7 @@ from uarch.instructions import (
 from uarch.timing.simulation import Misses
 
 FORMAT = "perfvec-live-points"
-VERSION = 8
+VERSION = 9
 UNIT = _core.UNIT
 SUFFIX = ".livepoints.h5"
 _TEXTS = ("program", "isa", "source", "command", "digest")
@@ -82,7 +82,8 @@ _MOST = {
 
 @dataclass(frozen=True)
 class Pieces:
-    """P units in the order of the run: the counted ones, and those before them, which warm pipelines.
+    """P units in the order of the run: the counted ones, and those before them, which warm pipelines. Where every unit
+    of the run is there, the last one may be shorter: N instructions in all, P · UNIT elsewhere.
 
     Before piece k lie its gap's lines (`gap`) in the order of their last touch since the piece before, as touches of
     `Simulation.touch`; a line that has long been in constant use is there once more, where levels below the first saw
@@ -93,9 +94,9 @@ class Pieces:
 
     unit: NDArray[np.uint64]  # [P] its number: instructions unit · UNIT …
     counted: NDArray[np.bool_]  # [P]
-    static_id: NDArray[np.uint32]  # [P · UNIT]
-    next_static_id: NDArray[np.uint32]  # [P · UNIT]
-    accesses: NDArray[np.uint32]  # [P · UNIT] that each instruction makes
+    static_id: NDArray[np.uint32]  # [N]
+    next_static_id: NDArray[np.uint32]  # [N]
+    accesses: NDArray[np.uint32]  # [N] that each instruction makes
     address: NDArray[np.uint64]  # [accesses in all]
     size: NDArray[np.uint8]
     is_store: NDArray[np.uint8]
@@ -112,6 +113,15 @@ class Pieces:
 
     def __len__(self) -> int:
         return len(self.unit)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """[P] instructions of each piece."""
+        return np.minimum(len(self.static_id) - UNIT * np.arange(len(self)), UNIT)
+
+    def counted_instructions(self) -> NDArray[np.bool_]:
+        """[N] whether each instruction is of a unit that counts."""
+        return np.repeat(self.counted, self.lengths)
 
     def gap(self, piece: int) -> tuple[NDArray[np.uint64], Misses]:
         """Lines and misses before a piece."""
@@ -134,7 +144,7 @@ class Pieces:
         """The executed instructions of the pieces between each two bounds."""
         offset = np.concatenate([[0], np.cumsum(self.accesses, dtype=np.int64)])
         for begin, end in pairwise(bounds.tolist()):
-            rows = slice(begin * UNIT, end * UNIT)
+            rows = slice(begin * UNIT, min(end * UNIT, len(self.static_id)))
             here = offset[rows.start : rows.stop + 1]
             accesses = slice(int(here[0]), int(here[-1]))
             yield Chunk(
@@ -158,7 +168,7 @@ class LivePoints:
     command: str  # a JSON list
     digest: str  # of the trace, or of what the program executed
     instructions: int
-    units: int  # of the run; what is left at its end is no unit
+    units: int  # of the run; what is left at its end is one where every unit is there, and none elsewhere
     seed: int
     static: StaticInstructions  # by ascending address
     origins: Origins
@@ -202,6 +212,11 @@ class LivePoints:
     def whole(self) -> bool:
         """Return whether every unit of the run is there."""
         return bool(self.pieces.counted.all()) and len(self.pieces) == self.units
+
+    @property
+    def instructions_per_unit(self) -> float:
+        """Instructions of the run for each of its units' UNIT; what is left at its end is like the rest."""
+        return 1.0 if self.whole else self.instructions / (self.units * UNIT)
 
 
 def save(points: LivePoints, path: str | os.PathLike[str]) -> None:
@@ -308,9 +323,11 @@ def _static(file: h5py.File, isa: str) -> StaticInstructions:
 def _misfit(points: LivePoints) -> str | None:
     """Return what does not fit together, None where all does: native code sees only what fits."""
     pieces, sample, size = points.pieces, points.sample, len(points.static)
-    executed, counted = len(pieces) * UNIT, int(pieces.counted.sum())
+    executed, counted = points.instructions if points.whole else len(pieces) * UNIT, int(pieces.counted.sum())
     if size == 0 or len(pieces) == 0 or counted == 0:
         return "it holds no units"
+    if points.units != (-(-points.instructions // UNIT) if points.whole else points.instructions // UNIT):
+        return "the number of units is not that of the instructions"
     if np.any(points.address[1:] <= points.address[:-1]):
         return "static/address is not strictly ascending"
     lengths = {name: len(getattr(pieces, name)) for name in ("static_id", "next_static_id", "accesses")}
@@ -356,8 +373,6 @@ def _misfit(points: LivePoints) -> str | None:
         return f"the steps of one of the divisions are not from 1 to {MOST_STEPS}"
     if np.any(np.diff(pieces.unit.astype(np.int64)) <= 0) or pieces.unit[-1] >= max(points.units, 1):
         return "units are not in order"
-    if not 0 < points.units * UNIT <= points.instructions:
-        return "the number of units is not that of the instructions"
     strata = len(sample.size)
     if {len(sample.weight), len(sample.stratum), len(sample.signature)} != {counted} or strata == 0:
         return "the sample is not of the counted units"

@@ -20,7 +20,7 @@ from tracegen.live_points import LEAST_UNITS, UNITS, _core
 from tracegen.live_points.divisions import DivisionCounter, DivisionSteps
 from tracegen.live_points.live_points import LivePoints, Pieces
 from tracegen.live_points.origins import Origins
-from tracegen.live_points.sampling import draw
+from tracegen.live_points.sampling import Drawn, Sample, draw
 from tracegen.live_points.system_calls import SystemCallCounter, SystemCallCounts
 from tracegen.qemu.stream import ProgramStream
 from uarch.instructions import LAST, Chunk, Operation, StaticInstructions
@@ -59,7 +59,7 @@ def of_trace(
 ) -> LivePoints:
     """Return the live-points of a trace (or of its first `max_instructions`), about so many `units` of them.
 
-    Raises InputError for a bad trace, too few units, or a run of less than two units.
+    Raises InputError for a bad trace, too few units, or a run without an instruction.
     """
     with Trace(trace) as opened:
         instructions = opened.static
@@ -207,19 +207,20 @@ def _live_points(
     command: str,
     digest: str,
 ) -> LivePoints:
-    if recorder.units < 2:
-        raise InputError(
-            f"{program}: {recorder.instructions:,} instructions are too few for live-points, whose units have "
-            f"{_core.UNIT:,}; simulate the trace itself"
-        )
+    if recorder.instructions == 0:
+        raise InputError(f"{program}: it executed no instruction")
     numbers, signatures = recorder.signatures()
     held = recorder.held()
-    drawn = draw(numbers, signatures, held, recorder.units, min(units, len(held)), seed, recorder.take_all())
+    population = recorder.units
+    drawn = draw(numbers, signatures, held, population, min(units, len(held)), seed, recorder.take_all())
+    if len(drawn.unit) == population and recorder.instructions > population * _core.UNIT:  # the end counts as a unit
+        population += 1
+        drawn = Drawn(np.append(drawn.unit, np.uint64(population - 1)), Sample.of_all(population))
     recorder.keep(drawn.unit.tolist())
     pieces = Pieces(**recorder.pieces())
     if not np.array_equal(pieces.unit[pieces.counted], drawn.unit):
         raise AssertionError("the recorder kept other units than were drawn")
-    if recorder.units > len(held) and len(held) < units:
+    if population > len(drawn.unit) and len(held) < units:
         print(f"{program}: {len(held)} units are all that was held of the run", file=sys.stderr)
     return LivePoints(
         program=program,
@@ -229,7 +230,7 @@ def _live_points(
         digest=digest,
         seed=seed,
         instructions=recorder.instructions,
-        units=recorder.units,
+        units=population,
         sample=drawn.sample,
         **_by_address(instructions, origins, pieces, calls, divisions),
     )

@@ -36,6 +36,11 @@ class Sample:
     size: NDArray[np.float64]  # [H] units of each stratum in the run
     signature: NDArray[np.float32]  # [n, p] what weights are calibrated by, a constant first
 
+    @classmethod
+    def of_all(cls, units: int) -> Sample:
+        """Every unit of a run, each for itself."""
+        return cls(np.ones(units), np.zeros(units, np.int32), np.array([float(units)]), np.ones((units, 1), np.float32))
+
     def totals(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """[K] the run's totals of `values` [K, n]."""
         return values @ self.weight
@@ -89,12 +94,7 @@ def draw(
     [m, p], of a run of `population` units; those in `take_all`, which are held too, are drawn whatever they are.
     """
     if units >= population:
-        numbers = np.sort(numbers)
-        whole = len(numbers)
-        sample = Sample(
-            np.ones(whole), np.zeros(whole, np.int32), np.array([float(whole)]), np.ones((whole, 1), np.float32)
-        )
-        return Drawn(numbers, sample)
+        return Drawn(np.sort(numbers), Sample.of_all(len(numbers)))
     if take_all is not None and len(take_all):
         others, held = ~np.isin(numbers, take_all), held[~np.isin(held, take_all)]
         count = len(take_all)

@@ -57,7 +57,7 @@ class Estimated:
 
 
 class _Groups(NamedTuple):
-    """Groups [G] that occur in a unit, and [UNIT] the place in them of each instruction's."""
+    """Groups [G] that occur in a unit, and [n] the place in them of each instruction's."""
 
     group: NDArray[np.integer]
     row: NDArray[np.integer]
@@ -99,7 +99,6 @@ class _Branches:
         )
 
 
-_TOGETHER = _Groups(np.zeros(1, np.int64), np.zeros(UNIT, np.int64))
 _OfMachine = tuple[NDArray[np.float64], dict[str, float], NDArray[np.float64]]
 
 
@@ -118,7 +117,7 @@ class LivePointsSimulator:
     @property
     def work(self) -> int:
         """Instructions that a machine's simulation passes."""
-        return len(self._chunks) * UNIT
+        return len(self.points.pieces.static_id)
 
     def outcomes(self, machine: Machine) -> NDArray[np.uint8]:
         """[branches] the outcome of each branch of the gaps and pieces, found once for machines alike in this."""
@@ -162,9 +161,12 @@ class LivePointsSimulator:
         for machine in machines:
             _require_warm(machine)
         points = self.points
-        rows = points.instructions / (points.units * UNIT)  # what is left at the run's end is like the rest
-
-        each = self._each(machines, [_TOGETHER] * len(points.sample.weight) if stacks else None, 1, threads, done)
+        rows = points.instructions_per_unit
+        together = None
+        if stacks:
+            length = points.pieces.lengths[points.pieces.counted]
+            together = [_Groups(np.zeros(1, np.int64), np.zeros(one, np.int64)) for one in length]
+        each = self._each(machines, together, 1, threads, done)
         units = np.array([cycles for cycles, _, _ in each]).reshape(len(machines), -1)
         cycles, width = rows * points.sample.totals(units), rows * points.sample.half_width(units)
         if not points.whole:
@@ -190,8 +192,10 @@ class LivePointsSimulator:
         for machine in machines:
             _require_warm(machine)
         points, size = self.points, len(self.points.static)
-        rows = points.instructions / (points.units * UNIT)
-        ids = points.pieces.static_id.reshape(-1, UNIT)[points.pieces.counted]
+        rows = points.instructions_per_unit
+        length = points.pieces.lengths[points.pieces.counted]
+        executed = points.pieces.static_id[points.pieces.counted_instructions()]
+        ids = np.split(executed, np.cumsum(length)[:-1])
         groups = [_Groups(*np.unique(unit, return_inverse=True)) for unit in ids]
         each = self._each(machines, groups, size, threads, done)
         found = np.stack([stacks for _, _, stacks in each])
@@ -201,7 +205,7 @@ class LivePointsSimulator:
             np.add.at(
                 found[k][:, _KERNEL], points.system_calls.static_id, points.system_calls.cycles(machines[k], points.isa)
             )
-        times = np.bincount(ids.ravel(), np.repeat(points.sample.weight, UNIT), size)
+        times = np.bincount(executed, np.repeat(points.sample.weight, length), size)
         return found, np.asarray(rows * times, np.float64)
 
     def _each(

@@ -107,12 +107,8 @@ def test_the_character_is_near_that_of_the_trace(traces, points):
 def test_of_a_whole_run_the_character_is_that_of_the_trace(traces):
     found = of_trace(traces[0], units=1 << 20, progress=False)
     true, told = characterise(traces[0], progress=False), character(found)
-    units = characterise(traces[0], max_instructions=found.units * 1024, progress=False)
-    left = 1 - found.units * 1024 / true["instructions"]  # behind the last whole unit
-    assert 0.99 * units["footprint"]["loads"] <= told["footprint"]["loads"] <= 1.01 * true["footprint"]["loads"]
-    for name, ratios in true["lru_miss_ratio"].items():
-        for size, ratio in ratios.items():
-            assert _miss_ratio(told, name, size) == pytest.approx(ratio, abs=2e-3 + left), (name, size)
+    del true["producer_within"]["memory"]
+    assert told == true
 
 
 @pytest.fixture
