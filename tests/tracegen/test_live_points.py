@@ -121,18 +121,21 @@ class _Branches:
         self.row, self.following = chunk.static_id[self.place], chunk.next_static_id[self.place]
         known = np.minimum(self.following, len(static) - 1)
         taken = (self.following < len(static)) & (static.address[known] != (static.address + static.length)[self.row])
-        directions = [False] * 4 + taken.tolist()
-        self.before, latest = [], {}  # the last one of the same branch after the same four directions
-        for k, row in enumerate(self.row.tolist()):
-            context = (row, *directions[k : k + 4])
-            self.before.append(latest.get(context, -1))
-            latest[context] = k
+        self.taken = taken & ((static.flags[self.row] & Flag.INDIRECT) == 0)  # directly
+        self.before, latest = [], {}  # the last one of the same branch after the same 16 directions
+        directions = 0
+        for k, (row, direction) in enumerate(zip(self.row.tolist(), taken.tolist(), strict=True)):
+            mixed = (row + 1) * 0x9E3779B97F4A7C15 ^ directions * 0xBF58476D1CE4E5B9
+            slot = (mixed ^ (mixed % (1 << 64) >> 32)) % (1 << 20)  # what falls together is one
+            self.before.append(latest.get(slot, -1))
+            latest[slot] = k
+            directions = (directions << 1 | direction) & 0xFFFF
 
     def of_use(self, begin, end, most):
         """Numbers of branches before `begin` that are kept for those until `end`."""
-        kept = set(range(max(0, begin - most // 3), begin))
+        kept = set(range(max(0, begin - most // 8), begin))
         earlier = [before for before in self.before[begin:end] if before < begin]
-        for _ in range(4):
+        for _ in range(16):
             for last in earlier:
                 for k in range(last, max(last - 128, -1), -1):
                     if len(kept) == most:
@@ -140,6 +143,14 @@ class _Branches:
                     kept.add(k)
             earlier = [self.before[last] if last >= 0 else -1 for last in earlier]
         return kept
+
+    def last_taken(self, begin, end):
+        """(row, following) of the direct branches that instructions begin … end took, where each was taken last."""
+        last = {}
+        for k in np.flatnonzero(self.taken & (self.place >= begin) & (self.place < end)).tolist():
+            last.pop(int(self.row[k]), None)
+            last[int(self.row[k])] = int(self.following[k])
+        return list(last.items())
 
 
 @pytest.mark.slow
@@ -203,6 +214,9 @@ def test_gaps_are_the_lines_between_pieces_and_the_branches_of_use(seed, capacit
         here = slice(*pieces["branch_offset"][k : k + 2])
         assert pieces["branch"][here].tolist() == branches.row[inside].tolist()
         assert pieces["branch_following"][here].tolist() == branches.following[inside].tolist()
+        here = slice(*pieces["taken_offset"][k : k + 2])
+        taken = zip(pieces["taken"][here].tolist(), pieces["taken_following"][here].tolist(), strict=True)
+        assert list(taken) == branches.last_taken(at, unit * UNIT)
         at = (unit + 1) * UNIT
         executed = whole.part(unit * UNIT, at)
         assert np.array_equal(pieces["static_id"][k * UNIT : (k + 1) * UNIT], executed.static_id)
@@ -257,7 +271,8 @@ def test_estimates_hold_against_the_simulation_of_every_instruction(points, trut
     assert not points.whole
     found = LivePointsSimulator(points).simulate([load_machine(name) for name in MACHINES], 2, stacks=True)
     error = found.cycles / truth - 1
-    assert np.all(np.abs(error) <= 0.06), error  # most where TAGE-SC-L learns a long pattern
+    assert np.all(np.abs(error) <= 0.07), error  # most where TAGE-SC-L learns a long pattern, with haswell's window
+    assert np.mean(np.abs(error)) <= 0.03
     assert np.all(found.half_width / found.cycles <= 0.05)
     assert np.allclose(found.stacks.sum(axis=1), found.cycles, rtol=1e-3)
 
@@ -452,17 +467,33 @@ def test_branches_without_a_core_are_those_of_a_front_end_with_the_same_times():
     found = timing.TimelessBranches(
         kind="ltage", entries=4096, btb_entries=1024, ras_entries=16, indirect="target-table", window=40
     ).outcomes(static.address, static.length, static.flags, ids, following, steps)
-    unit, now, expected = timing.parts.BranchUnit("ltage", 4096, 1024, 16), 0, []
+    unit, now, retired, random, expected = timing.parts.BranchUnit("ltage", 4096, 1024, 16), 0, 0, 0x2545F491, []
     for row, after, step in zip(ids.tolist(), following.tolist(), steps.tolist(), strict=True):
         pc = int(static.address[row])
-        now += step
+        now += 64 * step
+        random ^= random << 13 & 0x7FFFFFFF  # Marsaglia's xorshift of 31 bits, as predictors draw
+        random ^= random >> 17
+        random ^= random << 5 & 0x7FFFFFFF
+        retired = max(retired, now + 64 * 36 + random % (2 * 64 * 4 + 1))  # the window of 40, up to 10 % more or less
         redirect = unit.fetch(
-            pc, pc + int(static.length[row]), int(static.address[after]), int(static.flags[row]), now, now + 40
+            pc, pc + int(static.length[row]), int(static.address[after]), int(static.flags[row]), now, retired
         )
         expected.append(list(timing.parts.Redirect.__members__.values()).index(redirect))
-        now += 40 if redirect == timing.parts.Redirect.EXECUTE else 0
+        now += (retired - now) * 3 // 4 if redirect == timing.parts.Redirect.EXECUTE else 0
     assert (found & 3).tolist() == expected
     assert 2 in expected
+
+
+def test_a_branch_in_no_steps_is_in_the_target_buffer_alone():
+    address, length, flags = np.array([0x1000, 0x2000], np.uint64), np.array([4, 4], np.uint8), np.array([0, 0], "<u2")
+    flags[0] = Flag.BRANCH
+    columns = [np.array(one, np.uint32) for one in ([0, 0], [1, 1])]
+    for first, expected in ((1, [1, 0]), (0, [0, 0])):  # decode finds where it goes; then that is known
+        branches = timing.TimelessBranches(
+            kind="ltage", entries=4096, btb_entries=1024, ras_entries=16, indirect="target-table", window=40
+        )
+        found = branches.outcomes(address, length, flags, *columns, np.array([first, 1], np.uint16))
+        assert (found & 3).tolist() == expected
 
 
 @pytest.mark.parametrize(("name", "rel"), [("zen4-native", 0.15), ("cortex-a55", 0.6)])
@@ -570,7 +601,7 @@ def test_executions_in_a_unit_count_as_often_as_the_unit(points):
     _, times = LivePointsSimulator(points).by_instruction([load_machine("cortex-a53")])
     ids = points.pieces.static_id.reshape(-1, UNIT)[points.pieces.counted]
     expected = np.bincount(np.concatenate([ids.ravel(), ids[-1], ids[-1]]), minlength=len(points.static))
-    assert times == pytest.approx(expected * points.instructions / (points.units * UNIT))
+    assert times == pytest.approx(expected * points.instructions_per_unit)
 
 
 def test_the_steps_of_a_divide_are_the_nearest_to_their_mean():

@@ -256,6 +256,8 @@ def _of_pieces(
         running.simulation.touch(*pieces.gap(begin))
         gap = slice(*pieces.branch_offset[begin : begin + 2])
         running.simulation.learn(pieces.branch[gap], pieces.branch_following[gap])
+        taken = slice(*pieces.taken_offset[begin : begin + 2])
+        running.simulation.take(pieces.taken[taken], pieces.taken_following[taken])
         running.fill(held, out[begin * UNIT : end * UNIT])
     running.fill(last, out[len(pieces) * UNIT :])
     return out

@@ -57,6 +57,9 @@ _PIECES = {
     "branch_offset": "<i8",
     "branch": "<u4",
     "branch_following": "<u4",
+    "taken_offset": "<i8",
+    "taken": "<u4",
+    "taken_following": "<u4",
     "miss_offset": "<i8",
     "miss": "<u4",
     "miss_address": "<u8",
@@ -87,9 +90,9 @@ class Pieces:
 
     Before piece k lie its gap's lines (`gap`) in the order of their last touch since the piece before, as touches of
     `Simulation.touch`; a line that has long been in constant use is there once more, where levels below the first saw
-    it last. Besides, the branches of use to predictors, each with the instruction after it; and the last accesses to
-    data that were not touched lately, of which prefetchers learn. There are none where the piece before it is the unit
-    before.
+    it last. Besides, the branches of use to predictors, each with the instruction after it; all direct branches that
+    were taken, where they were last; and the last accesses to data that were not touched lately, of which prefetchers
+    learn. There are none where the piece before it is the unit before.
     """
 
     unit: NDArray[np.uint64]  # [P] its number: instructions unit · UNIT …
@@ -105,6 +108,9 @@ class Pieces:
     branch_offset: NDArray[np.int64]  # [P + 1]
     branch: NDArray[np.uint32]
     branch_following: NDArray[np.uint32]
+    taken_offset: NDArray[np.int64]  # [P + 1]
+    taken: NDArray[np.uint32]
+    taken_following: NDArray[np.uint32]
     miss_offset: NDArray[np.int64]  # [P + 1]
     miss: NDArray[np.uint32]  # the instruction
     miss_address: NDArray[np.uint64]
@@ -341,6 +347,7 @@ def _misfit(points: LivePoints) -> str | None:
     for offset, columns in (
         (pieces.line_offset, (pieces.line,)),
         (pieces.branch_offset, (pieces.branch, pieces.branch_following)),
+        (pieces.taken_offset, (pieces.taken, pieces.taken_following)),
         (pieces.miss_offset, (pieces.miss, pieces.miss_address, pieces.miss_far, pieces.miss_place)),
     ):
         if len(offset) != len(pieces) + 1 or offset[0] != 0 or np.any(np.diff(offset) < 0):
@@ -349,13 +356,13 @@ def _misfit(points: LivePoints) -> str | None:
             return "the columns of lines, branches or misses differ in length"
     if np.any(pieces.miss_place > np.repeat(np.diff(pieces.line_offset), np.diff(pieces.miss_offset))):
         return "a miss is behind the lines of its gap"
-    ids = (pieces.static_id, pieces.branch, pieces.miss)
-    following = (pieces.next_static_id, pieces.branch_following)
+    ids = (pieces.static_id, pieces.branch, pieces.taken, pieces.miss)
+    following = (pieces.next_static_id, pieces.branch_following, pieces.taken_following)
     if any(np.any(column >= size) for column in ids) or any(
         np.any((column >= size) & (column != LAST)) for column in following
     ):
         return f"an instruction is beyond the {size:,} static ones"
-    if np.any((points.static.flags[pieces.branch] & Flag.BRANCH) == 0):
+    if any(np.any((points.static.flags[one] & Flag.BRANCH) == 0) for one in (pieces.branch, pieces.taken)):
         return "one of the branches is none"
     calls = points.system_calls
     if not len(calls.static_id) == len(calls.number) == len(calls.count):

@@ -25,9 +25,9 @@ from tracegen.live_points.system_calls import SystemCallCounter, SystemCallCount
 from tracegen.qemu.stream import ProgramStream
 from uarch.instructions import LAST, Chunk, Operation, StaticInstructions
 
-_POOL = 2048  # units that are held of a run, at least; up to twice as many
+_POOL = 1536  # units that are held of a run, at least; up to twice as many
 _SIGNATURES = 1 << 16  # units that are known by what they are like, at least
-_BRANCHES = 12288  # before a unit, at most; a third of them the latest
+_BRANCHES = 32768  # before a unit, at most
 AHEAD = 4  # chunks that are read before they are recorded
 # Cycles of a simple machine's operations; one where none is named. They tell units apart and are in no result.
 _LATENCY = {
@@ -253,7 +253,7 @@ def _by_address(
     }
     ids = {
         name: number[np.minimum(getattr(pieces, name), len(order))]
-        for name in ("static_id", "next_static_id", "branch", "branch_following")
+        for name in ("static_id", "next_static_id", "branch", "branch_following", "taken", "taken_following")
     }
     return {
         "static": StaticInstructions(**ordered),

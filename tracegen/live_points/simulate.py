@@ -65,11 +65,11 @@ class _Groups(NamedTuple):
 
 @dataclass(frozen=True)
 class _Branches:
-    """The branches of gaps and pieces in one sequence."""
+    """The branches of gaps and pieces in one sequence; at the end of a gap all that were taken, in 0 steps."""
 
     branch: NDArray[np.uint32]
     following: NDArray[np.uint32]
-    steps: NDArray[np.uint16]  # instructions from one to the next
+    steps: NDArray[np.uint16]  # instructions from the one before
     own: list[slice]  # of each piece
 
     @classmethod
@@ -82,21 +82,19 @@ class _Branches:
         executed = np.concatenate([[0], np.cumsum(inside)])
         offset = pieces.branch_offset
         first = offset[:-1] if most is None else np.maximum(offset[:-1], offset[1:] - most)
-        parts, followings = [], []
+        parts, followings, taken = [], [], []
         for k in range(len(pieces)):
             gap, own = slice(first[k], offset[k + 1]), slice(*executed[k : k + 2])
-            parts += [pieces.branch[gap], ids[own]]
-            followings += [pieces.branch_following[gap], after[own]]
+            last = slice(*pieces.taken_offset[k : k + 2])
+            parts += [pieces.branch[gap], pieces.taken[last], ids[own]]
+            followings += [pieces.branch_following[gap], pieces.taken_following[last], after[own]]
+            taken += [gap.stop - gap.start, last.stop - last.start, own.stop - own.start]
         branches, following = np.concatenate(parts), np.concatenate(followings)
         entered = np.minimum(np.append(np.uint32(0), following[:-1]), len(points.static) - 1)  # LAST: the run's end
-        steps = branches.astype(np.int64) - entered + 1
-        end = np.cumsum(offset[1:] - first + inside)
-        return cls(
-            branches,
-            following,
-            np.clip(steps, 1, _FARTHEST).astype(np.uint16),
-            [slice(int(e - n), int(e)) for e, n in zip(end, inside, strict=True)],
-        )
+        steps = np.clip(branches.astype(np.int64) - entered + 1, 1, _FARTHEST).astype(np.uint16)
+        steps[np.repeat(np.tile([False, True, False], len(pieces)), taken)] = 0
+        end = np.cumsum(taken)[2::3]
+        return cls(branches, following, steps, [slice(int(e - n), int(e)) for e, n in zip(end, inside, strict=True)])
 
 
 _OfMachine = tuple[NDArray[np.float64], dict[str, float], NDArray[np.float64]]
@@ -126,14 +124,9 @@ class LivePointsSimulator:
             found = self._outcomes.get((predictor, window))
         if found is None:
             static, passed = self.points.static, self._branches(machine)
-            found = _core.TimelessBranches(
-                kind=predictor.kind,
-                entries=predictor.entries,
-                btb_entries=predictor.btb_entries,
-                ras_entries=predictor.ras_entries,
-                indirect=predictor.indirect,
-                window=window,
-            ).outcomes(static.address, static.length, static.flags, passed.branch, passed.following, passed.steps)
+            found = timeless_branches(machine).outcomes(
+                static.address, static.length, static.flags, passed.branch, passed.following, passed.steps
+            )
             with self._lock:
                 self._outcomes[predictor, window] = found
         return found
@@ -253,6 +246,19 @@ class LivePointsSimulator:
             cycles.append(float(counts[0]))
             totals += weight * counts
         return np.array(cycles), dict(zip(names, totals.tolist(), strict=True)), sums
+
+
+def timeless_branches(machine: Machine) -> _core.TimelessBranches:
+    """Return the machine's front end without a core (`timeless_branches.hpp`)."""
+    predictor = machine.branch_predictor
+    return _core.TimelessBranches(
+        kind=predictor.kind,
+        entries=predictor.entries,
+        btb_entries=predictor.btb_entries,
+        ras_entries=predictor.ras_entries,
+        indirect=predictor.indirect,
+        window=_window(machine),
+    )
 
 
 def _window(machine: Machine) -> int:

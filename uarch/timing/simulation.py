@@ -181,6 +181,11 @@ class Simulation:
         if "branches" not in self._ideal:
             self._core.learn(branch, following)
 
+    def take(self, branch: NDArray[np.uint32], following: NDArray[np.uint32]) -> None:
+        """Put direct branches that were taken, each with the instruction after it, into the branch target buffer."""
+        if "branches" not in self._ideal:
+            self._core.take(branch, following)
+
     def held(self, chunk: Chunk | _core.Chunk) -> _core.Chunk:
         """Return the chunk as the core reads it, checked; simulations of the same program can share it."""
         return _core.Chunk(chunk, self._size) if isinstance(chunk, Chunk) else chunk

@@ -80,6 +80,23 @@ Array<std::int64_t> offsets(const std::vector<Piece>& pieces, Get get) {
     return all;
 }
 
+// NAME_offset, NAME, NAME_following: branches of gaps.
+template <typename Get>
+void branches(py::dict& columns, const std::string& name, const std::vector<Piece>& pieces, Get get) {
+    const Array<std::int64_t> offset = offsets(pieces, get);
+    const py::ssize_t count = offset.data()[pieces.size()];
+    Array<std::uint32_t> branch(count), following(count);
+    py::ssize_t at = 0;
+    for (const Piece& piece : pieces)
+        for (const Branch& one : get(piece)) {
+            branch.mutable_data()[at] = one.id;
+            following.mutable_data()[at++] = one.following;
+        }
+    columns[(name + "_offset").c_str()] = offset;
+    columns[name.c_str()] = branch;
+    columns[(name + "_following").c_str()] = following;
+}
+
 py::dict pieces(const Recorder& recorder) {
     const std::vector<Piece>& all = recorder.pieces;
     py::dict columns;
@@ -99,18 +116,8 @@ py::dict pieces(const Recorder& recorder) {
     columns["is_store"] = joined<std::uint8_t>(all, [](const Piece& p) -> auto& { return p.executed.is_store; });
     columns["line_offset"] = offsets(all, [](const Piece& p) -> auto& { return p.gap.lines; });
     columns["line"] = joined<std::uint64_t>(all, [](const Piece& p) -> auto& { return p.gap.lines; });
-    const Array<std::int64_t> branch_offset = offsets(all, [](const Piece& p) -> auto& { return p.branches; });
-    columns["branch_offset"] = branch_offset;
-    const py::ssize_t branches = branch_offset.data()[all.size()];
-    Array<std::uint32_t> branch(branches), following(branches);
-    py::ssize_t at = 0;
-    for (const Piece& piece : all)
-        for (const Branch& one : piece.branches) {
-            branch.mutable_data()[at] = one.id;
-            following.mutable_data()[at++] = one.following;
-        }
-    columns["branch"] = branch;
-    columns["branch_following"] = following;
+    branches(columns, "branch", all, [](const Piece& p) -> auto& { return p.branches; });
+    branches(columns, "taken", all, [](const Piece& p) -> auto& { return p.gap.taken; });
     const Array<std::int64_t> miss_offset = offsets(all, [](const Piece& p) -> auto& { return p.gap.misses; });
     columns["miss_offset"] = miss_offset;
     const py::ssize_t misses = miss_offset.data()[all.size()];
@@ -118,7 +125,7 @@ py::dict pieces(const Recorder& recorder) {
     Array<std::uint64_t> address(misses);
     Array<bool> far(misses);
     Array<std::uint32_t> place(misses);
-    at = 0;
+    py::ssize_t at = 0;
     for (const Piece& piece : all)
         for (const Miss& one : piece.gap.misses) {
             miss.mutable_data()[at] = one.id;

@@ -4,11 +4,21 @@ namespace perfvec {
 
 namespace {
 
+// Whether a branch is direct and goes elsewhere than on; at the run's end nothing is known of it.
+bool takes_directly(const std::vector<Static>& statics, std::uint32_t id, std::uint32_t following) {
+    const Static& row = statics[id];
+    return row.flags & BRANCH && !(row.flags & INDIRECT) && following < statics.size() &&
+           statics[following].pc != row.pc + row.length;
+}
+
 // A gap that grows at its end.
 class Joined {
   public:
+    explicit Joined(const std::vector<Static>& statics) : statics_(statics) {}
+
     void add(const Gap& gap) {
         add(gap.misses);
+        taken_.insert(taken_.end(), gap.taken.begin(), gap.taken.end());
         lines_.insert(lines_.end(), gap.lines.begin(), gap.lines.end());
     }
 
@@ -20,13 +30,15 @@ class Joined {
         }
     }
 
-    void add(const Executed& executed, const std::vector<Static>& statics) {
+    void add(const Executed& executed) {
         std::size_t access = 0, touched = 0;
         const auto add = [&](std::uint64_t line, Touch flags) {
             lines_.push_back(line << LINE_SHIFT | flags | (executed.missed[touched++] ? 0 : NEAR));
         };
         for (std::size_t k = 0; k < executed.id.size(); ++k) {
-            const Static& row = statics[executed.id[k]];
+            const Static& row = statics_[executed.id[k]];
+            if (takes_directly(statics_, executed.id[k], executed.following[k]))
+                taken_.push_back({executed.id[k], executed.following[k]});
             const std::uint64_t last = (row.pc + row.length - 1) >> 6;
             for (std::uint64_t line = row.pc >> 6; line <= last; ++line)
                 add(line, CODE | (executed.mispredicted[k] && line == last ? MISPREDICTED : 0));
@@ -78,8 +90,10 @@ class Joined {
         gap.misses.assign(misses_.begin() + static_cast<std::ptrdiff_t>(first), misses_.end());
         for (std::size_t k = 0; k < gap.misses.size(); ++k)
             gap.misses[k].place = k + first < miss ? 0 : gap.lines.size() - gap.misses[k].place;
+        gap.taken = last_of_each(taken_, statics_.size());
         lines_.clear();
         misses_.clear();
+        taken_.clear();
         return gap;
     }
 
@@ -91,9 +105,11 @@ class Joined {
         std::uint32_t place = NOWHERE;
         bool below = false, astray = false;
     };
+    const std::vector<Static>& statics_;
     std::vector<Seen> seen_;
     std::vector<Touch> lines_;
     std::vector<Miss> misses_;
+    std::vector<Branch> taken_;
 };
 
 }  // namespace
@@ -137,7 +153,7 @@ void Recorder::begin_unit() {
     piece.counted = counts(units);
     piece.first_branch = history_.size();
     if (!after_piece_) {
-        Joined gap;
+        Joined gap(statics);
         gap.add(open_);
         gap.add(end_gap());
         piece.gap = gap.take();
@@ -158,6 +174,7 @@ void Recorder::end_unit() {
     ++units;
     if (recording_) {
         lines_.begin_gap();
+        taken_.begin_gap();
         miss_count_ = 0;
         Piece& piece = pieces.back();
         piece.end_branch = history_.size();
@@ -227,8 +244,10 @@ void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t en
         if (row.flags & BRANCH) {
             const std::uint32_t next = chunk.following[k];
             const std::uint64_t target = next < statics.size() ? statics[next].pc : row.pc + row.length;
+            const bool taken = target != row.pc + row.length;
             wrong = signature_.branch(row, chunk.id[k], target);
-            history_.add({chunk.id[k], next}, target != row.pc + row.length);
+            history_.add({chunk.id[k], next}, taken);
+            if (taken && !(row.flags & INDIRECT)) taken_.add({chunk.id[k], next});
             if (wrong) lines_.mispredict();
         }
         if (recording_) pieces.back().executed.mispredicted.push_back(wrong);
@@ -259,6 +278,7 @@ void Recorder::append(const ChunkView& chunk, std::size_t begin, std::size_t end
 Gap Recorder::end_gap() {
     const auto touched = lines_.end_gap();
     Gap gap;
+    gap.taken = taken_.end_gap();
     gap.lines.reserve(touched.size());
     for (const auto& [time, touch] : touched) gap.lines.push_back(touch);
     std::size_t place = 0;
@@ -275,7 +295,7 @@ Gap Recorder::end_gap() {
 // whether the unit after the last piece does.
 void Recorder::dissolve(const std::vector<bool>& counted, bool next_counts) {
     std::vector<Piece> kept;
-    Joined gap;
+    Joined gap(statics);
     for (std::size_t k = 0; k < pieces.size(); ++k) {
         Piece& piece = pieces[k];
         const bool last = k + 1 == pieces.size();
@@ -291,7 +311,7 @@ void Recorder::dissolve(const std::vector<bool>& counted, bool next_counts) {
         } else {
             gap.add(piece.gap);
             gap.add(piece.misses);
-            gap.add(piece.executed, statics);
+            gap.add(piece.executed);
         }
     }
     pieces = std::move(kept);

@@ -6,7 +6,7 @@
 // Cohen & Kaplan, PODC 2007), and memory does not grow with the run. Those with by far the most accesses count besides
 // (take_all.hpp). Or the units that count are listed beforehand. A counted unit is kept with the one before it, its
 // warm-up, instruction by instruction; what lies between is a gap: the lines that were touched, in the order of their last
-// touch, the branches that are of use (branch_history.hpp), and the last misses.
+// touch, the branches that are of use (branch_history.hpp), those that were taken (taken_branches.hpp), the last misses.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include "last_touch.hpp"
 #include "signature.hpp"
 #include "take_all.hpp"
+#include "taken_branches.hpp"
 
 namespace perfvec {
 
@@ -34,6 +35,7 @@ struct Miss {  // an access to data that were not touched lately, so that a firs
 struct Gap {
     std::vector<Touch> lines;  // the latest touch last
     std::vector<Miss> misses;  // the latest last, the last MISSES of the gap
+    std::vector<Branch> taken;  // direct branches, where they were taken last
 };
 
 struct Executed {  // consecutive instructions
@@ -48,7 +50,7 @@ struct Piece {  // a unit that is kept, and the gap before it, empty where the p
     std::uint64_t unit = 0;
     bool counted = false;
     Gap gap;
-    std::vector<Branch> branches;  // of the gap, those of use, the latest last; known in the end
+    std::vector<Branch> branches;  // of the gap, those of use to predictors, the latest last; known in the end
     Executed executed;
     std::vector<Miss> misses;  // of what it executed
     std::uint64_t first_branch = 0, end_branch = 0;  // its own, by their numbers in the run
@@ -113,6 +115,7 @@ class Recorder {
     Signature signature_;
     Gap open_;  // what was dissolved behind the last piece
     BranchHistory history_;
+    TakenBranches taken_;
     std::vector<Miss> miss_ring_ = std::vector<Miss>(MISSES);
     std::uint64_t miss_count_ = 0;  // since the last piece
     std::size_t in_unit_ = 0, drawn_ = 0;

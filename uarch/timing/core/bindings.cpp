@@ -344,7 +344,9 @@ void touch(Simulation& simulation, const Array<std::uint64_t>& touches, const Ar
     simulation.touch(data, count, learnt);
 }
 
-void learn(Simulation& simulation, const Array<std::uint32_t>& branch, const Array<std::uint32_t>& following) {
+// Branches, each with the instruction after it, in no time: `told` of `Simulation`.
+void tell(Simulation& simulation, const Array<std::uint32_t>& branch, const Array<std::uint32_t>& following,
+          void (Simulation::*told)(const std::uint32_t*, const std::uint32_t*, std::size_t)) {
     const auto count = static_cast<std::size_t>(branch.size());
     if (static_cast<std::size_t>(following.size()) != count) throw std::invalid_argument("columns differ in length");
     const std::uint32_t *id = branch.data(), *next = following.data();
@@ -353,10 +355,19 @@ void learn(Simulation& simulation, const Array<std::uint32_t>& branch, const Arr
         if (id[k] >= size || (next[k] >= size && next[k] != LAST))
             throw std::invalid_argument("a branch is beyond the program's instructions");
     py::gil_scoped_release release;
-    simulation.learn(id, next, count);
+    (simulation.*told)(id, next, count);
 }
 
-// The outcomes of branches (`BranchUnit::follow`) of a program whose instructions are at `pc`.
+void learn(Simulation& simulation, const Array<std::uint32_t>& branch, const Array<std::uint32_t>& following) {
+    tell(simulation, branch, following, &Simulation::learn);
+}
+
+void take(Simulation& simulation, const Array<std::uint32_t>& branch, const Array<std::uint32_t>& following) {
+    tell(simulation, branch, following, &Simulation::take);
+}
+
+// The outcomes of branches (`BranchUnit::follow`) of a program whose instructions are at `pc`. One after 0 `steps` is a
+// direct branch that was taken, of which nothing else is known: it has no outcome.
 Array<std::uint8_t> outcomes(TimelessBranches& branches, const Array<std::uint64_t>& pc, const Array<std::uint8_t>& length,
                              const Array<std::uint16_t>& flags, const Array<std::uint32_t>& ids,
                              const Array<std::uint32_t>& following, const Array<std::uint16_t>& steps) {
@@ -374,7 +385,10 @@ Array<std::uint8_t> outcomes(TimelessBranches& branches, const Array<std::uint64
     for (std::size_t k = 0; k < count; ++k) {
         const Address here = static_cast<Address>(pc.data()[branch[k]]), fall_through = here + length.data()[branch[k]];
         const Address target = next[k] == LAST ? fall_through : static_cast<Address>(pc.data()[next[k]]);
-        out[k] = branches.next(here, fall_through, target, flags.data()[branch[k]], steps.data()[k]);
+        if (steps.data()[k] == 0)
+            branches.take(here, target), out[k] = 0;
+        else
+            out[k] = branches.next(here, fall_through, target, flags.data()[branch[k]], steps.data()[k]);
     }
     return result;
 }
@@ -457,6 +471,7 @@ PYBIND11_MODULE(_core, module) {
         .def("warm", &warm)
         .def("touch", &touch)
         .def("learn", &learn, py::arg("branch"), py::arg("following"))
+        .def("take", &take, py::arg("branch"), py::arg("following"))
         .def_property_readonly("counters", &counters)
         .def_property_readonly("counts", &counts);
 #ifdef PERFVEC_PARTS

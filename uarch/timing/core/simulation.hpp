@@ -107,6 +107,12 @@ class Simulation {
         }
     }
 
+    // Tells it of direct branches that were taken (`BranchUnit::take`).
+    void take(const std::uint32_t* branch, const std::uint32_t* following, std::size_t count) {
+        for (std::size_t k = 0; k < count; ++k)
+            if (following[k] != LAST) branches.take(pc_[branch[k]], pc_[following[k]]);
+    }
+
     static constexpr std::uint64_t TOUCHED_DIRTY = 1, TOUCHED_MISPREDICTED = 1, TOUCHED_CODE = 2;
     static constexpr std::uint64_t TOUCHED_NEAR = 4, TOUCHED_BELOW = 8;
     static constexpr int TOUCHED_SHIFT = 4;

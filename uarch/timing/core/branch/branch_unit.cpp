@@ -37,7 +37,7 @@ Redirect BranchUnit::fetch(Address pc, Address fall_through, Address target, std
     predictor_->speculate(slot, pc, taken, conditional);
 
     Target& entry = target_buffer_[(pc >> 2) & static_cast<Address>(target_buffer_.size() - 1)];
-    const Address tag = (pc >> target_buffer_shift_) & ((1 << TAG_BITS) - 1);
+    const Address tag = tag_of(pc);
     Address expected = predicted && entry.tag == tag ? entry.target : NOWHERE;
     if (flags & RETURN) {
         const Address top = return_stack_[top_];

@@ -46,6 +46,12 @@ class BranchUnit {
     Redirect fetch(Address pc, Address fall_through, Address target, std::uint16_t flags, Cycle fetched = 0,
                    Cycle retired = -1);
 
+    // The target buffer has an entry of a direct branch that was taken, as of every such one.
+    void take(Address pc, Address target) {
+        Target& entry = target_buffer_[(pc >> 2) & static_cast<Address>(target_buffer_.size() - 1)];
+        entry = {tag_of(pc), target};
+    }
+
     // The branch that came last retires at `cycle`, not when it told `fetch`.
     void retire(Cycle cycle) {
         if (predictor_ && waiting_ > 0) in_flight_[(oldest_ + waiting_ - 1) & (IN_FLIGHT - 1)].retired = cycle;
@@ -92,6 +98,7 @@ class BranchUnit {
         bool indirect;  // asked the indirect predictor
     };
 
+    Address tag_of(Address pc) const { return (pc >> target_buffer_shift_) & ((1 << TAG_BITS) - 1); }
     Redirect followed();
     void update_until(Cycle fetched);
     void count_misprediction(std::uint16_t flags, bool wrong_direction);

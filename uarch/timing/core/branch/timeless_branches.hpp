@@ -26,6 +26,9 @@ class TimelessBranches {
         unit_.tell_retargets(true);
     }
 
+    // A direct branch that was taken, of which there is no more than this (`BranchUnit::take`).
+    void take(Address pc, Address target) { unit_.take(pc, target); }
+
     // The outcome, as `BranchUnit::follow` takes it, of a branch that is the `step`th instruction after the last one: the
     // redirection, and what was mispredicted above it.
     std::uint8_t next(Address pc, Address fall_through, Address target, std::uint16_t flags, int step) {
@@ -44,7 +47,7 @@ class TimelessBranches {
 
   private:
     static constexpr Cycle INSTRUCTION = 64;  // units of time
-    static constexpr Cycle JITTER = 15;       // % of the window that a branch retires sooner or later
+    static constexpr Cycle JITTER = 10;       // % of the window that a branch retires sooner or later
     static constexpr Cycle RESOLVED = 75;     // % of the way to its retirement
 
     BranchUnit unit_;
