@@ -38,6 +38,13 @@ def caches(
     ),
     count: Annotated[int, typer.Option(min=1, help="Number of timed instructions.")] = 2_097_152,
     repeats: Annotated[int, typer.Option(min=1, help="Repetitions of the methods that choose designs at random.")] = 5,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Processor seconds in which the surface simulates each program's designs; by default it has four.",
+        ),
+    ] = None,
     model_file: ModelFile = None,
 ) -> Result:
     """Choose cache sizes by several methods.
@@ -59,5 +66,6 @@ def caches(
         start=start,
         count=count,
         repeats=repeats,
+        budget=budget,
     )
     return study.answer(found)

@@ -21,7 +21,7 @@ app = typer.Typer()
 @answers()
 def profile(
     context: typer.Context,
-    target: Annotated[str | None, typer.Argument(help="A trace; or -- PROGRAM ARGS…")] = None,
+    target: Annotated[str | None, typer.Argument(help="A trace or live-points; or -- PROGRAM ARGS…")] = None,
     machines: Machines = None,
     by: Annotated[
         str, typer.Option(help="function, line, loop, class, instruction, context (of calls), interval or phase.")
@@ -77,8 +77,8 @@ def profile(
 @app.command()
 @answers()
 def diff(
-    old: Annotated[str, typer.Argument(help="A trace.")],
-    new: Annotated[str, typer.Argument(help="A trace of another build, version or input.")],
+    old: Annotated[str, typer.Argument(help="A trace or live-points.")],
+    new: Annotated[str, typer.Argument(help="The same of another build, version or input.")],
     machines: Machines = None,
     by: Annotated[str, typer.Option(help="function, line, loop or class.")] = "function",
     seconds: Budget = DEFAULT_BUDGET,

@@ -73,12 +73,15 @@ def caches(
     start: int = START,
     count: int = COUNT,
     repeats: int = REPEATS,
+    budget: float | None = None,
     progress: bool = True,
 ) -> Comparison:
     """Simulate every trace on every design (kept in `folder`), let the methods choose, judge their choices.
 
     `train` names the programs to learn from beforehand; by default the TRAINED medoids of the vectors' directions,
-    which takes no simulation. Raises InputError for fewer programs than one more than those, or an unknown name.
+    which takes no simulation. `budget`: seconds of a processor in which the surface's designs of each program are
+    simulated, by the time that they took; by default it has `surface.SIMULATIONS` of them. Raises InputError for fewer
+    programs than one more than those, an unknown name, or a budget for no design.
     """
     require_scikit_learn()
     _require_enough(len(traces), train)
@@ -89,7 +92,7 @@ def caches(
         ("Ïpek 2006", lambda seed: ipek.answer(study, seed), True),
         ("Dubach 2007", lambda seed: dubach.answer(study, seed), True),
         ("Li 2016", lambda seed: li.answer(study, seed), True),
-        ("surface", lambda seed: surface.answer(study, seed), False),
+        ("surface", lambda seed: surface.answer(study, seed, seconds=budget), False),
         ("PerfVec fitted", lambda _: machine_vectors.fitted(model, study, intervals), False),
         ("PerfVec zero-shot", lambda _: machine_vectors.zero_shot(model, study, intervals), False),
         ("one for all", lambda _: one_for_all(study), False),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from analysis.budget import budget
 from analysis.experiments.study import MethodTimes, Study
 from analysis.programs.simulable import Estimates
+from support.errors import InputError
 from uarch.columns import of_machines
 from uarch.configuration import Machine
 
@@ -34,8 +35,12 @@ class _Measured:
         return Estimates(cycles, cycles, cycles)
 
 
-def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> MethodTimes:
-    """Each program by itself; nothing is learned from others."""
+def answer(study: Study, seed: int, simulations: int = SIMULATIONS, seconds: float | None = None) -> MethodTimes:
+    """Each program by itself; nothing is learned from others.
+
+    `seconds`: of a processor, in which each program's designs are simulated, instead of a number of `simulations`.
+    Raises InputError where not one is.
+    """
     points = of_machines(study.designs)
     time = np.empty_like(study.cycles)
     simulated = np.zeros(time.shape, bool)
@@ -43,7 +48,13 @@ def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> MethodTim
     def score(cycles: NDArray[np.float64]) -> NDArray[np.float64]:
         return cycles * study.cost
 
-    for program in range(len(study.programs)):
+    for program, name in enumerate(study.programs):
+        limit = simulations if seconds is None else int(seconds / study.seconds[program].mean())
+        if limit < 1:
+            raise InputError(
+                f"--budget {seconds:g}: not one design of {name} is simulated in it; each takes about "
+                f"{study.seconds[program].mean():.2g} s"
+            )
         found = budget.answer(
             _Measured(study, program),
             points,
@@ -52,7 +63,7 @@ def answer(study: Study, seed: int, simulations: int = SIMULATIONS) -> MethodTim
             score=score,
             best=_BEST,
             least=2,
-            limit=simulations,
+            limit=limit,
             threads=1,
             seed=seed,
             progress=False,

@@ -370,6 +370,7 @@ function showHead(possible) {  // the answer for the chosen program
 }
 const relative = (end, cycles) => `${end < cycles ? "−" : "+"}${digits(Math.abs(100 * (end / cycles - 1)), 2)} %`;
 const TOLD = { simulated: "simulated, every instruction", corrected: "corrected by simulated points",
+  scaled: "the model, scaled to the simulated points",
   "zero-shot": "zero-shot, the model from the machine's configuration alone; perfvec predict gives the interval" };
 const narrow = () => at("heat").clientWidth < NARROW;
 const small = height => ({ height, margin: { l: 90, r: paper ? 58 : 20, t: 30, b: 45 }, showlegend: false, hovermode: "closest" });
@@ -419,10 +420,13 @@ function showHeat() {
   const within = grid && names.every(name => grid.fields.includes(name)) && grid.programs[program] && cornersOf(machine) &&
     simulatedAnswer(machine, program);
   let [across, up] = [spread(x, within), spread(y, within)];
+  const sources = new Set(within ? [] : ["zero-shot"]);
   const all = up.map(b => across.map(a => {
     const fields = withField(withField(machine, names[0], a), names[1], b);
     if (broken(fields).length || (fields["memory.model"] === "simple" && !("memory.latency_ns" in fields))) return null;
-    const cycles = within ? simulatedAnswer(fields, program)?.cycles : cyclesOf(fields)[program];
+    const answer = within ? simulatedAnswer(fields, program) : null;
+    if (answer) sources.add(answer.source);
+    const cycles = within ? answer?.cycles : cyclesOf(fields)[program];
     return cycles ? cycles / fields.frequency_ghz / 1e6 : null;
   }));
   // Rows and columns in which no machine can be are left out.
@@ -434,7 +438,7 @@ function showHeat() {
   const times = z.flat().filter(value => value !== null), least = Math.min(...times), most = Math.max(...times);
   const fixed = Math.max(most, page.contrast * least);  // of a narrow range the colours are alike
   at("range").textContent = times.length ? `${digits(least)} to ${digits(most)} ms, up to ${(100 * (most / least - 1)).toFixed(1)} % above the least; ` +
-    `the colours reach to ${(100 * (fixed / least - 1)).toFixed(0)} % above it. Source: ${within ? "simulated and corrected" : "zero-shot"}.` : "";
+    `the colours reach to ${(100 * (fixed / least - 1)).toFixed(0)} % above it. Source: ${SOURCES.filter(one => sources.has(one)).join(" and ")}.` : "";
   const cells = { type: "heatmap", zmin: least, zmax: fixed, x: across.map(String), y: up.map(String), z, colorscale: "Cividis", xgap: 1, ygap: 1,
     hoverongaps: false, colorbar: { title: { text: "ms", side: "right" }, thickness: 12, outlinewidth: 0 },
     hovertemplate: `${names[0]} %{x}<br>${names[1]} %{y}<br>%{z:,.6~r} ms<extra></extra>` };

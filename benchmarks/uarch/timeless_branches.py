@@ -2,9 +2,9 @@
 
     python benchmarks/uarch/timeless_branches.py ../shared/gem5-x86/*.trace.h5 --machines zen4 base
 
-Live-points find beforehand which branches are redirected (`uarch/timing/core/branch/timeless_branches.hpp`). Here every
-branch is there, so that what differs is the time at which predictors learn. Programs with less than half a misprediction
-in 1,000 instructions are left out.
+Live-points find beforehand which branches are redirected (`uarch/timing/core/branch/timeless_branches.hpp`). Here all
+branches are there, so that what differs is the time at which predictors learn. Programs with less than half a
+misprediction in 1,000 instructions are left out.
 """
 
 from __future__ import annotations

@@ -283,5 +283,5 @@ def _require_warm(machine: Machine) -> None:
         if cache is not None and cache.size_kib > MOST_KIB:
             raise InputError(
                 f"{machine.name}: {level}.size_kib {cache.size_kib:,} is more than live-points can warm, "
-                f"{MOST_KIB:,}; simulate the trace"
+                f"{MOST_KIB:,}; simulate every instruction of the trace (--simulate)"
             )

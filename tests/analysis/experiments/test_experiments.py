@@ -185,6 +185,15 @@ def test_a_surface_through_few_designs_finds_a_smooth_optimum():
     assert np.array_equal(answer.time[answer.simulated], found.cycles[answer.simulated])
 
 
+@pytest.mark.slow
+def test_a_budget_is_as_many_designs_as_it_has_time_for():
+    found = replace(study([smooth(2.0), smooth(0.5)]), seconds=np.stack([np.full(36, 0.5), np.full(36, 0.25)]))
+    answer = surface.answer(found, 0, seconds=2.9)
+    assert answer.simulated.sum(axis=1).tolist() == [5, 11]
+    with pytest.raises(InputError, match=r"--budget 0\.3: not one design of .* each takes about 0\.5 s"):
+        surface.answer(found, 0, seconds=0.3)
+
+
 def test_one_design_for_all_is_that_of_the_smallest_geometric_mean():
     cycles = np.stack([np.full(36, 4.0), np.full(36, 9.0), np.full(36, 50.0)])
     cycles[:, 7] *= 0.5

@@ -9,6 +9,7 @@ import yaml
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from analysis.budget.budget import SOURCES, Answer
 from analysis.designs.design import first_points, grid_design
 from analysis.designs.sweep import answered
 from analysis.programs.simulable import Estimates, SimulableTrace
@@ -454,6 +455,21 @@ def test_where_the_page_begins_is_simulated(browser, explored_page):
         begin_at(browser, machine.name)
         assert source(browser)[0][0] == "simulated"
         assert numbers(browser)[0, 1] == found.starts[0].cycles[number]
+
+
+@pytest.mark.slow
+def test_the_heat_map_tells_the_sources_of_its_cells(browser, tmp_path):
+    machine = load_machine("base")
+    design = grid_design(machine, VARY)
+    count = design.columns.count
+    for others, says in (("scaled", "simulated and scaled"), ("corrected", "simulated and corrected")):
+        source = np.full(count, SOURCES.index(others), np.int8)
+        source[: count // 2] = SOURCES.index("simulated")
+        nothing = np.full(count, np.nan)
+        answer = Answer(np.linspace(5e6, 6e6, count), nothing, nothing, source)
+        found = Explored(machine, design, [answer, None], [None, None])
+        browser.open(explore(tmp_path / "e.html", shipped(), PROGRAMS, [machine], explored=found))
+        assert f"Source: {says}." in browser.js("return document.getElementById('range').textContent")
 
 
 @pytest.mark.slow
