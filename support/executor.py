@@ -165,6 +165,11 @@ class Dask:
     def __init__(self, client: Client) -> None:
         self._client = client
 
+    @property
+    def workers(self) -> int:
+        """Return how many tasks run side by side now."""
+        return int(sum(self._client.nthreads().values()))
+
     def map(
         self,
         function: Callable[[Item], Result],

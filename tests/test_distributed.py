@@ -8,7 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.budget import within
 from analysis.cli import main as cli
+from analysis.programs.elsewhere import elsewhere
+from analysis.programs.simulable import SimulableTrace
+from analysis.programs.span import Span
 from perfvec.representation import distributed
 from perfvec.representation import represent as representing
 from perfvec.representation.distributed import represent_on_cluster
@@ -24,6 +28,7 @@ from tracegen.formats.trace import Trace
 from tracegen.label import label
 from tracegen.qemu import Execution, trace
 from tracegen.suite import run
+from uarch.machine_files import load_machine
 
 pytestmark = pytest.mark.slow
 
@@ -173,6 +178,44 @@ def test_a_stopped_run_in_tasks_continues_here_and_there(data, tmp_path, monkeyp
     found = represent_on_cluster(data.model_file, [trace], [output], Stopping(), progress=False)[0]
     assert [task.begin for task in made] == [6 * 8192] and np.array_equal(found.vector, local.vector)
     assert names(tmp_path) == ["v.vector.npz"]
+
+
+@pytest.mark.parametrize("kind", ["trace", "live-points", "own live-points"])
+def test_a_sweep(data, address, tmp_path, monkeypatch, kind):
+    path = tmp_path / "qsort.trace.h5"
+    path.write_bytes((data.traces / "qsort.trace.h5").read_bytes())
+    words = ["--vary", "l2.size_kib=256,512,1024", "--vary", "pipeline.rob_entries=96:192:24", "--base", "base"]
+    words += ["--budget", "1000"]
+    if kind == "live-points":
+        command(["live-points", str(path), "--no-vector", "--units", "64", "-o", str(tmp_path / "q.livepoints.h5")])
+        path = tmp_path / "q.livepoints.h5"
+    elif kind == "own live-points":
+        monkeypatch.setattr(within, "LEAST_SAMPLED", 1000)
+        monkeypatch.setattr(within, "_RATE", 1e-3)
+    command(["sweep", str(path), *words, "--csv", str(tmp_path / "here.csv")])
+    command(["sweep", str(path), *words, "--scheduler", address, "--csv", str(tmp_path / "there.csv")])
+    here, there = ((tmp_path / name).read_text() for name in ("here.csv", "there.csv"))
+    assert here == there and here.count(",simulated,") == 15
+
+
+def test_a_worker_that_sees_another_program_simulates_nothing(data, tmp_path):
+    path = tmp_path / "qsort.trace.h5"
+    path.write_bytes((data.traces / "qsort.trace.h5").read_bytes())
+
+    class Here:
+        workers = 2
+
+        def map(self, function, items, needs=lambda item: ()):
+            yield from ((number, function(item)) for number, item in enumerate(items))
+
+    far = elsewhere(SimulableTrace(path), Here())
+    machines = [load_machine("base"), load_machine("zen4"), load_machine("cortex-a53")]
+    assert np.array_equal(far.simulate(machines).cycles, SimulableTrace(path).simulate(machines).cycles)
+    assert len(far.simulate([]).cycles) == 0
+    far = elsewhere(SimulableTrace(path, Span(count=1000)), Here())
+    path.write_bytes((data.traces / "matmul.trace.h5").read_bytes())
+    with pytest.raises(InputError, match=r"qsort\.trace\.h5: a worker sees another program there"):
+        far.simulate(machines)
 
 
 def test_another_model_on_a_worker_is_named(data):

@@ -34,6 +34,7 @@ RATE = 1.5e7  # instructions a second of one machine, at most: what would not en
 SET_UP = 1_000_000  # instructions that take about as long as what comes before a program's first
 _SHARE_OF_BEST = 0.15  # of the simulated points, those that look best
 _LOOKED_AT = 20_000
+_BATCH = 64  # points that are simulated together, at most; more where there are many threads
 _TURNS_OF_BEST = 4  # surfaces at the end, each after those that looked best by the one before were simulated
 _TURNS = (16, 32, 64, 128)  # simulated points after which the process is fitted anew
 SOURCES = ("simulated", "corrected", "table", "fitted", "zero-shot", "scaled")
@@ -319,7 +320,7 @@ class SimulatedPoints:
             done += len(some)
             self._bar.total = max(min(self.count + self.affordable(), self.wanted), self.count)
             self._bar.update(len(some))
-            batch = min(2 * batch, 64)
+            batch = min(2 * batch, max(_BATCH, 4 * self.threads))
         return done
 
     def answer(self, others: Answer | None) -> Answer:

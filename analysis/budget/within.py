@@ -14,9 +14,9 @@ from tracegen.live_points.own import LEAST_SAMPLED
 _RATE = 8e6  # instructions a second and processor of a large core out of order, about
 
 
-def within(targets: Sequence[Target], points: int, seconds: float) -> list[Target]:
-    """The programs as so many points of each are simulated in so many seconds in all: traces that are too long for it
-    by their own live-points.
+def within(targets: Sequence[Target], points: int, seconds: float, threads: int | None = None) -> list[Target]:
+    """The programs as so many points of each are simulated in so many seconds in all, on so many threads (one a
+    processor by default): traces that are too long for it by their own live-points.
 
     Too long is a whole trace on which not so many points can be simulated, or not as many as a surface goes through.
     """
@@ -27,7 +27,7 @@ def within(targets: Sequence[Target], points: int, seconds: float) -> list[Targe
         trace = target.simulable
         if not isinstance(trace, SimulableTrace) or not trace.whole or not 0 < share < float("inf"):
             return target
-        if trace.work * wanted <= share * _RATE * processors() or trace.work < LEAST_SAMPLED:
+        if trace.work * wanted <= share * _RATE * (threads or processors()) or trace.work < LEAST_SAMPLED:
             return target
         return replace(target, simulable=trace.sampled(), make=lambda: target.vector)
 

@@ -11,7 +11,19 @@ import typer
 
 from analysis.api import DEFAULT_BUDGET
 from analysis.cli.inputs import opened_targets
-from analysis.cli.options import Budget, Count, Level, Machines, MaxInstructions, ModelFile, SimulateAll, Start, Targets
+from analysis.cli.options import (
+    Budget,
+    ClusterFile,
+    Count,
+    Level,
+    Machines,
+    MaxInstructions,
+    ModelFile,
+    Scheduler,
+    SimulateAll,
+    Start,
+    Targets,
+)
 from analysis.cli.output import answers
 from analysis.results.result import Result
 from perfvec.intervals.level import DEFAULT_LEVEL, require_level
@@ -107,6 +119,8 @@ def sweep(
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
     level: Level = DEFAULT_LEVEL,
+    scheduler: Scheduler = None,
+    cluster: ClusterFile = None,
 ) -> Result:
     """Compare many designs: a grid of fields, or a design space.
 
@@ -119,6 +133,7 @@ def sweep(
     from analysis.programs.span import Span
     from analysis.questions.sweep import SweepQuestion, gem5_result
     from perfvec.model import load_model
+    from support.executor import connect
     from support.files import require_folder
     from uarch.machine_files import load_machine, save_machines
 
@@ -143,8 +158,11 @@ def sweep(
     for folder in filter(None, (export_machines, export_gem5)):
         require_folder(folder)
     model = load_model(model_file)
-    with opened_targets(context, targets, model, max_instructions, span) as programs:
-        found = question.ask(model, programs, math.inf if simulate else seconds, level=level)
+    with (
+        connect(scheduler, cluster) as workers,
+        opened_targets(context, targets, model, max_instructions, span) as programs,
+    ):
+        found = question.ask(model, programs, math.inf if simulate else seconds, level=level, cluster=workers)
     if export_machines is not None:
         written = save_machines(found.best_machines(), export_machines)
         print(f"perfvec: {len(written)} machines, the first: --uarch {written[0]}", file=sys.stderr)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from analysis.budget.within import within
 from analysis.designs.design import Design, first_points
 from analysis.designs.outcome import Outcome
 from analysis.designs.table import of_answers
+from analysis.programs.elsewhere import elsewhere
 from analysis.programs.targets import Target
 from perfvec.intervals.level import DEFAULT_LEVEL
 from perfvec.machines.columns import cycles_of_columns, outside_of_columns
@@ -24,6 +26,7 @@ from perfvec.machines.encoder import MachineEncoder
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 from support.errors import InputError
+from support.executor import Dask
 from uarch.columns import Columns
 from uarch.configuration import Machine
 
@@ -66,14 +69,19 @@ def answered(
     objective: str | None = None,
     best: int = 0,
     level: float = DEFAULT_LEVEL,
+    cluster: Dask | None = None,
     progress: bool = True,
 ) -> pd.DataFrame:
     """The table of `run`, each number by the best that a budget of so many seconds allows (`analysis.budget`).
 
     `source` says which it is: `simulated`, `corrected` (with `low` and `high`, seconds) or `zero-shot`. The `base` and
     the ends of every field are among the first points simulated; the last are the `best`, as many as are wanted.
+    Points are simulated on this machine, or on the workers of a `cluster`.
     """
-    targets = within(targets, design.columns.count, seconds)
+    threads = None if cluster is None else max(cluster.workers, 1)
+    targets = within(targets, design.columns.count, seconds, threads)
+    if cluster is not None:
+        targets = [_elsewhere(target, cluster) for target in targets]
     parts = shares([target.simulable for target in targets], seconds)
     if not any(parts):
         return run(model, [target.vector for target in targets], design, cost=cost, objective=objective)
@@ -99,11 +107,16 @@ def answered(
             best=best,
             level=level,
             modelled=target.represented_within(_FOR_VECTOR * share),
+            threads=threads,
             progress=progress,
         )
 
     answers = [answered_one(target, share) for target, share in zip(targets, parts, strict=True)]
     return of_answers(design, outcome, [target.name for target in targets], answers)
+
+
+def _elsewhere(target: Target, cluster: Dask) -> Target:
+    return replace(target, simulable=elsewhere(target.simulable, cluster), make=lambda: target.vector)
 
 
 def encoder_of(model: Model) -> MachineEncoder:

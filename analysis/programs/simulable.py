@@ -79,12 +79,12 @@ class SimulableTrace:
     """
 
     def __init__(self, path: str | os.PathLike[str], span: Span | None = None, *, progress: bool = False) -> None:
-        self.path, self._span, self._progress = Path(path), span or Span(), progress
+        self.path, self.span, self._progress = Path(path), span or Span(), progress
         with Trace(path) as trace:
             self.name, self.cut_short = trace.name, trace.cut_short
             self.digest, self.isa = trace.digest, trace.isa
-            self.work = self._span.stop(trace)
-            self.instructions = self.work - self._span.start
+            self.work = self.span.stop(trace)
+            self.instructions = self.work - self.span.start
             self.whole = self.instructions == len(trace)
         self._decoded: StaticInstructions | None = None
         self._sampled: SimulableLivePoints | None = None
@@ -114,7 +114,7 @@ class SimulableTrace:
             for first in range(0, len(machines), _TOGETHER):
                 some = machines[first : first + _TOGETHER]
                 with Simulations(some, instructions, threads or processors()) as running:
-                    for chunk in timed(trace, running, self._span, progress=False):
+                    for chunk in timed(trace, running, self.span, progress=False):
                         running.run(chunk)
                     cycles += [simulation.counters["cycles"] for simulation in running.each]
                 bar.update(len(some))

@@ -27,6 +27,7 @@ from analysis.results.result import Result, of_table, table_text
 from perfvec.intervals.level import DEFAULT_LEVEL, require_level
 from perfvec.model import Model
 from support.errors import InputError
+from support.executor import Dask
 from uarch.configuration import Machine
 from uarch.constraints import GEM5, OF_TABLES
 from uarch.space import Constraint
@@ -122,9 +123,11 @@ class SweepQuestion:
         seconds: float,
         *,
         level: float = DEFAULT_LEVEL,
+        cluster: Dask | None = None,
         progress: bool = True,
     ) -> Sweep:
-        """Answer within a budget of so many seconds; the table is that of `analysis.designs.sweep.answered`.
+        """Answer within a budget of so many seconds, simulating on this machine or on the workers of a `cluster`; the
+        table is that of `analysis.designs.sweep.answered`.
 
         There `low` and `high` are `low_seconds` and `high_seconds`.
         """
@@ -140,6 +143,7 @@ class SweepQuestion:
             objective=self.objective,
             best=self.best,
             level=level,
+            cluster=cluster,
             progress=progress,
         )
         chosen = intervals.of_best(model, targets, design.columns, best(frame, self.best), level)

@@ -1,0 +1,90 @@
+"""Programs whose machines are simulated on the workers of a Dask cluster (docs/how-to/cluster.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from analysis.programs.simulable import Estimates, Simulable, SimulableLivePoints, SimulableTrace
+from analysis.programs.span import Span
+from support.errors import InputError
+from support.executor import Dask
+from tracegen.live_points.live_points import is_live_points
+from uarch.configuration import Machine
+
+_OF_LIVE_POINTS, _OF_A_TRACE = 8, 64  # machines of a task, at most
+
+
+@dataclass(frozen=True)
+class _Program:
+    """What a worker opens: live-points, or a trace, itself or by its own live-points."""
+
+    path: Path
+    digest: str
+    span: Span
+    sampled: bool
+
+
+@dataclass(frozen=True)
+class _Task:
+    program: _Program
+    machines: Sequence[Machine]
+
+
+class SimulableElsewhere:
+    """A trace or live-points, in a file that all workers see."""
+
+    def __init__(self, program: SimulableTrace | SimulableLivePoints, cluster: Dask) -> None:
+        self._cluster = cluster
+        self.name, self.isa, self.instructions = program.name, program.isa, program.instructions
+        self.work = program.work
+        sampled = isinstance(program, SimulableLivePoints)
+        span = program.span if isinstance(program, SimulableTrace) else Span()
+        self._program = _Program(program.path.absolute(), program.digest, span, sampled)
+        self._most = _OF_LIVE_POINTS if sampled else _OF_A_TRACE
+
+    def prepare(self) -> None:
+        """Nothing: each worker opens the program once."""
+
+    def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
+        """Return the cycles; raises InputError where a worker sees another file, and as `Dask.map` does."""
+        count = min(len(machines), max(self._cluster.workers, -(-len(machines) // self._most)))
+        parts = [part for part in np.array_split(np.arange(len(machines)), max(count, 1)) if len(part)]
+        tasks = [_Task(self._program, [machines[k] for k in part]) for part in parts]
+        found: list[Estimates | None] = [None] * len(tasks)
+        for number, estimates in self._cluster.map(_simulated, tasks, lambda task: [task.program.path]):
+            found[number] = estimates
+        all_found = [one for one in found if one is not None]
+        return Estimates(
+            *(
+                np.concatenate([np.zeros(0), *(getattr(one, end) for one in all_found)])
+                for end in ("cycles", "low", "high")
+            )
+        )
+
+
+def elsewhere(program: Simulable | None, cluster: Dask) -> Simulable | None:
+    """Return the program as the cluster simulates it; None where nothing does."""
+    if isinstance(program, SimulableTrace | SimulableLivePoints):
+        return SimulableElsewhere(program, cluster)
+    return program
+
+
+def _simulated(task: _Task) -> Estimates:
+    return _opened(task.program).simulate(task.machines, 1)
+
+
+@lru_cache(maxsize=1)  # of a worker, whose tasks are of one program after another
+def _opened(program: _Program) -> SimulableTrace | SimulableLivePoints:
+    if is_live_points(program.path):
+        found: SimulableTrace | SimulableLivePoints = SimulableLivePoints(program.path)
+    else:
+        trace = SimulableTrace(program.path, program.span)
+        found = trace.sampled() if program.sampled else trace
+    if found.digest != program.digest:
+        raise InputError(f"{program.path}: a worker sees another program there; give all machines the same folder")
+    return found
