@@ -191,7 +191,7 @@ def test_a_sweep(data, address, tmp_path, monkeypatch, kind):
         path = tmp_path / "q.livepoints.h5"
     elif kind == "own live-points":
         monkeypatch.setattr(within, "LEAST_SAMPLED", 1000)
-        monkeypatch.setattr(within, "_RATE", 1e-3)
+        monkeypatch.setattr(within, "RATE", 1e-3)
     command(["sweep", str(path), *words, "--csv", str(tmp_path / "here.csv")])
     command(["sweep", str(path), *words, "--scheduler", address, "--csv", str(tmp_path / "there.csv")])
     here, there = ((tmp_path / name).read_text() for name in ("here.csv", "there.csv"))

@@ -11,7 +11,7 @@ from analysis.programs.targets import Target
 from support.processors import processors
 from tracegen.live_points.own import LEAST_SAMPLED
 
-_RATE = 8e6  # instructions a second and processor of a large core out of order, about
+RATE = 8e6  # instructions a second and processor of a large core out of order, about
 
 
 def within(targets: Sequence[Target], points: int, seconds: float, threads: int | None = None) -> list[Target]:
@@ -27,7 +27,7 @@ def within(targets: Sequence[Target], points: int, seconds: float, threads: int 
         trace = target.simulable
         if not isinstance(trace, SimulableTrace) or not trace.whole or not 0 < share < float("inf"):
             return target
-        if trace.work * wanted <= share * _RATE * (threads or processors()) or trace.work < LEAST_SAMPLED:
+        if trace.work * wanted <= share * RATE * (threads or processors()) or trace.work < LEAST_SAMPLED:
             return target
         return replace(target, simulable=trace.sampled(), make=lambda: target.vector)
 

@@ -21,7 +21,7 @@ _OF_LIVE_POINTS, _OF_A_TRACE = 8, 64  # machines of a task, at most
 
 @dataclass(frozen=True)
 class _Program:
-    """What a worker opens: live-points, or a trace, itself or by its own live-points."""
+    """A file that a worker opens: live-points, or a trace, itself or by its own live-points."""
 
     path: Path
     digest: str

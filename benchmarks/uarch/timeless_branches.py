@@ -28,7 +28,7 @@ _EXECUTE = 2  # where a misprediction is found
 
 
 def mispredictions(machine: Machine, static: StaticInstructions, chunks: list[Chunk]) -> tuple[int, int]:
-    """Of the whole simulation, and of the predictor alone."""
+    """Return those of the whole simulation, and of the predictor alone."""
     simulation = Simulation(replace(machine, system_calls=None), static)
     for chunk in chunks:
         simulation.run(chunk)
