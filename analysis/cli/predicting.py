@@ -119,6 +119,10 @@ def sweep(
     model_file: ModelFile = None,
     max_instructions: MaxInstructions = None,
     level: Level = DEFAULT_LEVEL,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="Folder that keeps simulated points: a sweep that is repeated, or extended, goes on."),
+    ] = None,
     scheduler: Scheduler = None,
     cluster: ClusterFile = None,
 ) -> Result:
@@ -155,14 +159,16 @@ def sweep(
         heat=heat,
     )
     question.require_goes_with(simulate=simulate, span=span is not None)
-    for folder in filter(None, (export_machines, export_gem5)):
+    for folder in filter(None, (export_machines, export_gem5, keep)):
         require_folder(folder)
     model = load_model(model_file)
     with (
         connect(scheduler, cluster) as workers,
         opened_targets(context, targets, model, max_instructions, span) as programs,
     ):
-        found = question.ask(model, programs, math.inf if simulate else seconds, level=level, cluster=workers)
+        found = question.ask(
+            model, programs, math.inf if simulate else seconds, level=level, cluster=workers, keep=keep
+        )
     if export_machines is not None:
         written = save_machines(found.best_machines(), export_machines)
         print(f"perfvec: {len(written)} machines, the first: --uarch {written[0]}", file=sys.stderr)

@@ -5,6 +5,7 @@ docs/how-to/sweep.md has examples; `search.py` looks for the best point where th
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from analysis.designs.design import Design, first_points
 from analysis.designs.outcome import Outcome
 from analysis.designs.table import of_answers
 from analysis.programs.elsewhere import elsewhere
+from analysis.programs.kept import Kept
 from analysis.programs.targets import Target
 from perfvec.intervals.level import DEFAULT_LEVEL
 from perfvec.machines.columns import cycles_of_columns, outside_of_columns
@@ -70,18 +72,18 @@ def answered(
     best: int = 0,
     level: float = DEFAULT_LEVEL,
     cluster: Dask | None = None,
+    keep: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> pd.DataFrame:
     """The table of `run`, each number by the best that a budget of so many seconds allows (`analysis.budget`).
 
     `source` says which it is: `simulated`, `corrected` (with `low` and `high`, seconds) or `zero-shot`. The `base` and
     the ends of every field are among the first points simulated; the last are the `best`, as many as are wanted.
-    Points are simulated on this machine, or on the workers of a `cluster`.
+    Points are simulated on this machine, or on the workers of a `cluster`; those in the folder `keep` are not again.
     """
     threads = None if cluster is None else max(cluster.workers, 1)
     targets = within(targets, design.columns.count, seconds, threads)
-    if cluster is not None:
-        targets = [_elsewhere(target, cluster) for target in targets]
+    targets = [_simulated_by(target, cluster, keep) for target in targets]
     parts = shares([target.simulable for target in targets], seconds)
     if not any(parts):
         return run(model, [target.vector for target in targets], design, cost=cost, objective=objective)
@@ -115,8 +117,13 @@ def answered(
     return of_answers(design, outcome, [target.name for target in targets], answers)
 
 
-def _elsewhere(target: Target, cluster: Dask) -> Target:
-    return replace(target, simulable=elsewhere(target.simulable, cluster), make=lambda: target.vector)
+def _simulated_by(target: Target, cluster: Dask | None, keep: str | os.PathLike[str] | None) -> Target:
+    program = target.simulable
+    if program is None or (cluster is None and keep is None):
+        return target
+    if cluster is not None:
+        program = elsewhere(program, cluster)
+    return replace(target, simulable=program if keep is None else Kept(program, keep), make=lambda: target.vector)
 
 
 def encoder_of(model: Model) -> MachineEncoder:

@@ -26,6 +26,7 @@ class _Measured:
     def __init__(self, study: Study, program: int) -> None:
         self.name, self._cycles = study.programs[program], study.cycles[program]
         self.instructions = self.work = 1
+        self.identity = self.name
 
     def prepare(self) -> None:
         pass

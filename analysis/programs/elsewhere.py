@@ -41,7 +41,7 @@ class SimulableElsewhere:
     def __init__(self, program: SimulableTrace | SimulableLivePoints, cluster: Dask) -> None:
         self._cluster = cluster
         self.name, self.isa, self.instructions = program.name, program.isa, program.instructions
-        self.work = program.work
+        self.work, self.identity = program.work, program.identity
         sampled = isinstance(program, SimulableLivePoints)
         span = program.span if isinstance(program, SimulableTrace) else Span()
         self._program = _Program(program.path.absolute(), program.digest, span, sampled)
@@ -67,8 +67,8 @@ class SimulableElsewhere:
         )
 
 
-def elsewhere(program: Simulable | None, cluster: Dask) -> Simulable | None:
-    """Return the program as the cluster simulates it; None where nothing does."""
+def elsewhere(program: Simulable, cluster: Dask) -> Simulable:
+    """Return the program as the cluster simulates it; one that is no file as it is."""
     if isinstance(program, SimulableTrace | SimulableLivePoints):
         return SimulableElsewhere(program, cluster)
     return program

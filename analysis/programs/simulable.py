@@ -20,7 +20,7 @@ from tqdm import tqdm
 from analysis.programs.span import Span, timed
 from support.processors import processors
 from tracegen.formats.trace import Trace
-from tracegen.live_points.live_points import LivePoints, load
+from tracegen.live_points.live_points import VERSION, LivePoints, load
 from tracegen.live_points.own import own_live_points
 from tracegen.live_points.simulate import LivePointsSimulator
 from uarch.configuration import Machine
@@ -65,6 +65,10 @@ class Simulable(Protocol):
     def work(self) -> int:
         """Instructions that one machine's simulation passes; its time is about proportional to them."""
 
+    @property
+    def identity(self) -> str:
+        """Equal where the cycles of all machines are."""
+
     def prepare(self) -> None:
         """Make what all machines share, so that simulations take time for machines alone."""
 
@@ -86,6 +90,7 @@ class SimulableTrace:
             self.work = self.span.stop(trace)
             self.instructions = self.work - self.span.start
             self.whole = self.instructions == len(trace)
+        self.identity = f"{self.digest} {self.work} {self.span.start} {self.span.warmup}"
         self._decoded: StaticInstructions | None = None
         self._sampled: SimulableLivePoints | None = None
 
@@ -131,6 +136,7 @@ class SimulableLivePoints:
         self.points = points = self._simulator.points
         self.name, self.digest, self.isa = points.name, points.digest, points.isa
         self.instructions = points.instructions
+        self.identity = f"{self.digest} {self.instructions} live-points {VERSION} {points.seed} {self.work}"
 
     @property
     def work(self) -> int:

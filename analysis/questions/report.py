@@ -66,7 +66,7 @@ def ask(
 
 
 def _of_live_points(target: Target, sampled: SimulableLivePoints, machines: Sequence[Machine]) -> list[Section]:
-    flames, functions = profile.result(*simulated_parts.sampled(sampled.points, machines)).sections()
+    flames, functions = profile.result(*simulated_parts.sampled(sampled.points, machines)).sourced_sections()
     return [
         replace(flames, title=f"{target.name}: flame graph"),
         replace(functions, title=f"{target.name}: functions", text="Simulated cycles."),

@@ -124,10 +124,11 @@ class SweepQuestion:
         *,
         level: float = DEFAULT_LEVEL,
         cluster: Dask | None = None,
+        keep: str | os.PathLike[str] | None = None,
         progress: bool = True,
     ) -> Sweep:
-        """Answer within a budget of so many seconds, simulating on this machine or on the workers of a `cluster`; the
-        table is that of `analysis.designs.sweep.answered`.
+        """Answer within a budget of so many seconds, simulating on this machine or on the workers of a `cluster`, what
+        is not in the folder `keep`; the table is that of `analysis.designs.sweep.answered`.
 
         There `low` and `high` are `low_seconds` and `high_seconds`.
         """
@@ -144,6 +145,7 @@ class SweepQuestion:
             best=self.best,
             level=level,
             cluster=cluster,
+            keep=keep,
             progress=progress,
         )
         chosen = intervals.of_best(model, targets, design.columns, best(frame, self.best), level)

@@ -86,8 +86,8 @@ def _text(values: pd.Series) -> pd.Series:
 def to_json(
     frame: pd.DataFrame, *, k: int = 10, sensitivities: pd.DataFrame | None = None, chosen: pd.DataFrame | None = None
 ) -> dict[str, Any]:
-    """The `--json` document: `points`, and the indices of those on the Pareto front and of the `k` best (or
-    of `chosen`, whose intervals, where they have them, are in `best_intervals`: seconds, or null).
+    """The `--json` document: `points`, and the indices of those on the Pareto front and of the `k` best (or of
+    `chosen`, whose intervals are in `best_intervals`). Intervals are seconds, or null.
 
     Of more than MOST_LISTED points only the front and the best are in it; `evaluated` counts all.
     """
@@ -106,6 +106,7 @@ def to_json(
             "program": row["program"],
             "source": row["source"],
             **{name: row[name] for name in results},
+            **({"interval": [row["low"], row["high"]] if row["low"] < row["high"] else None} if "low" in frame else {}),
         }
         for row in frame.to_dict(orient="records")
     ]

@@ -12,14 +12,11 @@ points, `analysis.budget`), `zero-shot` (the model's encoder).
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,21 +28,19 @@ from analysis.budget import budget
 from analysis.designs.design import Design, first_points, grid_design, space_design
 from analysis.designs.outcome import Outcome
 from analysis.designs.sweep import encoder_of
-from analysis.programs.simulable import Estimates, Simulable, SimulableLivePoints, SimulableTrace
+from analysis.programs.kept import Kept
+from analysis.programs.simulable import Simulable, SimulableLivePoints, SimulableTrace
 from analysis.programs.span import Span
 from analysis.results.result import to_rows
 from perfvec.machines.columns import cycles_of_columns
 from perfvec.model import Model
 from perfvec.representation.represent import represent
 from support.errors import InputError
-from support.files import require_writable, write_text
-from support.text import parse_json
 from tracegen.live_points.record import of_trace
 from uarch.columns import Columns, of_machines
-from uarch.configuration import Machine, configuration_key, get_field, replace_field
+from uarch.configuration import Machine, get_field, replace_field
 from uarch.machine_files import load_machine
 from uarch.space import sample
-from uarch.timing.simulation import SIMULATOR
 
 MACHINES = ("base", "zen2", "cortex-a53")
 FACTORS = (0.5, 2)
@@ -73,7 +68,6 @@ STILL = 0.01  # changes below this are none
 _BEST = 20  # points that look best, whose truth tells what the chosen one loses
 _PER_CENT = ("change", "error", "sign", "false", "off", "covered", "regret", "worst_regret")
 _SHOWN = 5  # best points that are simulated at the end
-_SAVED = 64
 
 
 @dataclass(frozen=True)
@@ -148,36 +142,6 @@ class JudgedProgram:
     seen: bool
 
 
-class Kept:
-    """A program whose simulations are kept in a file, so that a protocol that was stopped goes on."""
-
-    def __init__(self, of: SimulableTrace, folder: str | os.PathLike[str]) -> None:
-        self._of = of
-        self.name, self.isa, self.instructions, self.work = of.name, of.isa, of.instructions, of.work
-        key = hashlib.sha256(f"{of.digest} {of.work} {of.instructions} {SIMULATOR}".encode()).hexdigest()[:12]
-        self._path = Path(folder) / f"{of.name}-{key}.cycles.json"
-        require_writable(self._path)
-        try:
-            self._known: dict[str, float] = dict(parse_json(self._path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError, InputError):
-            self._known = {}  # none yet, or damaged: simulated again
-
-    def prepare(self) -> None:
-        """Nothing: where all is known, nothing is simulated."""
-
-    def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
-        """Return the cycles, as `Simulable` does."""
-        keys = [hashlib.sha256(str(configuration_key(machine)).encode()).hexdigest()[:24] for machine in machines]
-        new = {key: machine for key, machine in zip(keys, machines, strict=True) if key not in self._known}
-        for first in range(0, len(new), _SAVED):
-            some = dict(list(new.items())[first : first + _SAVED])
-            found = self._of.simulate(list(some.values()), threads).cycles
-            self._known |= dict(zip(some, found.tolist(), strict=True))
-            write_text(self._path, json.dumps(self._known))
-        cycles = np.array([self._known[key] for key in keys])
-        return Estimates(cycles, cycles, cycles)
-
-
 def programs_of(
     model: Model,
     traces: Sequence[str | os.PathLike[str]],
@@ -192,7 +156,6 @@ def programs_of(
     With `live_points` what tells the changes is simulated on live-points, made now. Raises InputError for a trace that
     is given twice.
     """
-    Path(folder).mkdir(parents=True, exist_ok=True)
     seen = {program.digest for program in model.programs}
     encoder = encoder_of(model)
     opened = [SimulableTrace(path, Span(count=max_instructions)) for path in traces]  # all, before the work

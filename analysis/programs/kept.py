@@ -1,0 +1,75 @@
+"""Simulated points that are kept in a file, so that what was stopped goes on from where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from analysis.programs.simulable import Estimates, Simulable
+from support.errors import InputError
+from support.files import require_folder
+from support.text import parse_json
+from uarch.configuration import Machine, configuration_key
+from uarch.timing.simulation import SIMULATOR
+
+_SAVED = 64  # points that are simulated before they are kept; more where there are many threads
+
+
+class Kept:
+    """A program whose simulations are kept in a folder, a line a machine; a line that was cut short is left out.
+
+    The file's name has a digest of the program (`Simulable.identity`) and of the simulator. Raises InputError where the
+    folder cannot be written.
+    """
+
+    def __init__(self, of: Simulable, folder: str | os.PathLike[str]) -> None:
+        self._of = of
+        self.name, self.isa, self.identity = of.name, of.isa, of.identity
+        self.instructions, self.work = of.instructions, of.work
+        require_folder(folder)
+        key = hashlib.sha256(f"{of.identity} {SIMULATOR}".encode()).hexdigest()[:12]
+        self._path = Path(folder) / f"{of.name}-{key}.points.jsonl"
+        self._known = dict(_read(self._path))
+
+    def prepare(self) -> None:
+        """Nothing: where all is known, nothing is simulated."""
+
+    def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
+        """Return the cycles and intervals, as `Simulable` does."""
+        keys = [hashlib.sha256(str(configuration_key(machine)).encode()).hexdigest()[:24] for machine in machines]
+        new = {key: machine for key, machine in zip(keys, machines, strict=True) if key not in self._known}
+        together = max(_SAVED, 4 * (threads or 1))
+        for first in range(0, len(new), together):
+            some = dict(list(new.items())[first : first + together])
+            found = self._of.simulate(list(some.values()), threads)
+            values = zip(found.cycles.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
+            self._append(dict(zip(some, values, strict=True)))
+        known = np.array([self._known[key] for key in keys]).reshape(-1, 3)
+        return Estimates(known[:, 0], known[:, 1], known[:, 2])
+
+    def _append(self, found: dict[str, tuple[float, float, float]]) -> None:
+        lines = "".join(f"\n{json.dumps([key, *values])}" for key, values in found.items())
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(f"{lines}\n")
+        self._known |= found
+
+
+def _read(path: Path) -> Iterator[tuple[str, tuple[float, float, float]]]:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return
+    for line in filter(None, lines):
+        try:
+            key, cycles, low, high = parse_json(line)
+            values = float(cycles), float(low), float(high)
+        except (InputError, ValueError, TypeError):
+            continue
+        if isinstance(key, str) and all(map(math.isfinite, values)):
+            yield key, values
