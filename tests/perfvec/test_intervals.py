@@ -352,6 +352,9 @@ def test_a_sweeps_best_points_have_intervals(data, calibrated, vector):
         assert row["low"] < row["seconds"] < row["high"]
     document = sweep_tables.to_json(frame, chosen=chosen)
     assert document["best_intervals"] == [[row.low, row.high] for row in chosen.itertuples()]
+    assert all("interval" not in point for point in document["points"])  # of the model's alone
+    points = sweep_tables.to_json(chosen.reset_index(drop=True))["points"]
+    assert [point["interval"] for point in points] == document["best_intervals"]
     assert "interval" in sweep_tables.terminal_tables(chosen, ["l1d.size_kib"])[0]
     without = intervals.of_points(data.model, [vector, other], design.columns, best(frame, 2))
     assert sweep_tables.to_json(frame, chosen=without)["best_intervals"] == [None] * 4
