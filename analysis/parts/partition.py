@@ -279,8 +279,11 @@ def source(costs: Costs, *parts: Parts) -> str:
     """Return where the cycles of parts come from, for a line below them."""
     if not costs.has_stacks:
         return "predicted by the model alone; parts have no interval"
-    sampled = any(one.sampled for one in parts)
-    return "simulated on live-points; parts have no interval" if sampled else "simulated, every instruction"
+    sampled = [one.sampled for one in parts]
+    if any(sampled) and not all(sampled):
+        each = (f"{one.program} {'on live-points' if one.sampled else 'every instruction'}" for one in parts)
+        return f"simulated, {', '.join(each)}; parts have no interval"
+    return "simulated on live-points; parts have no interval" if any(sampled) else "simulated, every instruction"
 
 
 class Grouping:

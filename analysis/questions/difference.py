@@ -173,8 +173,9 @@ def to_json(frame: pd.DataFrame, old: Parts, new: Parts, costs: Costs, by: str) 
         for row in frame.to_dict(orient="records")
     ]
     whole = {key: [float(frame[f"{key}.{name}"].sum()) for name in names] for key in ("old", "new", "difference")}
-    programs = [old.program, new.program]
-    return {"by": by, "source": costs.source, "uarch": names, "programs": programs, **whole, "groups": groups}
+    told = {"by": by, "source": costs.source, "uarch": names, "programs": [old.program, new.program]}
+    told |= {"live_points": [old.sampled, new.sampled]} if costs.has_stacks else {}
+    return {**told, **whole, "groups": groups}
 
 
 def difference_text(frame: pd.DataFrame, costs: Costs, rows: int = 20) -> str:

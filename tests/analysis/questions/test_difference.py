@@ -5,9 +5,13 @@ import json
 import numpy as np
 import pytest
 
+from analysis import api
 from analysis.parts.costs import predicted
 from analysis.questions.difference import PARTITIONS, diff, difference_text, result, to_json
 from support.errors import InputError
+from tracegen.formats.trace import Trace
+from tracegen.live_points.live_points import load, save
+from tracegen.live_points.record import of_trace
 
 
 @pytest.mark.parametrize("by", PARTITIONS)
@@ -63,3 +67,18 @@ def test_a_trace_does_not_differ_from_itself(small_model, both):
 def test_intervals_do_not_match(small_model, both):
     with pytest.raises(InputError, match="function, line, loop, class"):
         diff(*both, predicted(small_model, list(small_model.machines)), "interval")
+
+
+@pytest.mark.slow
+def test_a_trace_and_live_points_each_tell_their_source(traces, tmp_path):
+    save(of_trace(traces[1], units=64, progress=False), tmp_path / "p.livepoints.h5")
+    with Trace(traces[0]) as first:
+        name = first.name
+    mixed = api.diff(traces[0], tmp_path / "p.livepoints.h5", "base", simulate=True)
+    assert mixed.json["live_points"] == [False, True]
+    said = (
+        f"source: simulated, {name} every instruction, {load(tmp_path / 'p.livepoints.h5').name} on live-points; parts"
+    )
+    assert said in " ".join(str(mixed).split())
+    whole = api.diff(traces[0], traces[1], "base", simulate=True)
+    assert whole.json["live_points"] == [False, False] and "simulated, every instruction" in str(whole)
