@@ -82,18 +82,18 @@ class _Branches:
         executed = np.concatenate([[0], np.cumsum(inside)])
         offset = pieces.branch_offset
         first = offset[:-1] if most is None else np.maximum(offset[:-1], offset[1:] - most)
-        parts, followings, taken = [], [], []
+        parts, followings, counts = [], [], []
         for k in range(len(pieces)):
             gap, own = slice(first[k], offset[k + 1]), slice(*executed[k : k + 2])
             last = slice(*pieces.taken_offset[k : k + 2])
             parts += [pieces.branch[gap], pieces.taken[last], ids[own]]
             followings += [pieces.branch_following[gap], pieces.taken_following[last], after[own]]
-            taken += [gap.stop - gap.start, last.stop - last.start, own.stop - own.start]
+            counts += [gap.stop - gap.start, last.stop - last.start, own.stop - own.start]
         branches, following = np.concatenate(parts), np.concatenate(followings)
         entered = np.minimum(np.append(np.uint32(0), following[:-1]), len(points.static) - 1)  # LAST: the run's end
         steps = np.clip(branches.astype(np.int64) - entered + 1, 1, _FARTHEST).astype(np.uint16)
-        steps[np.repeat(np.tile([False, True, False], len(pieces)), taken)] = 0
-        end = np.cumsum(taken)[2::3]
+        steps[np.repeat(np.tile([False, True, False], len(pieces)), counts)] = 0
+        end = np.cumsum(counts)[2::3]
         return cls(branches, following, steps, [slice(int(e - n), int(e)) for e, n in zip(end, inside, strict=True)])
 
 
