@@ -173,7 +173,7 @@ def to_json(frame: pd.DataFrame, old: Parts, new: Parts, costs: Costs, by: str) 
         for row in frame.to_dict(orient="records")
     ]
     whole = {key: [float(frame[f"{key}.{name}"].sum()) for name in names] for key in ("old", "new", "difference")}
-    told = {"by": by, "source": costs.source, "uarch": names, "programs": [old.program, new.program]}
+    told: dict[str, Any] = {"by": by, "source": costs.source, "uarch": names, "programs": [old.program, new.program]}
     told |= {"live_points": [old.sampled, new.sampled]} if costs.has_stacks else {}
     return {**told, **whole, "groups": groups}
 

@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from analysis.programs.simulable import Estimates, SimulableTrace
+from analysis.programs.simulable import Estimates
 from analysis.questions import what_if
-from analysis.questions.what_if import JudgedProgram, Kept
+from analysis.questions.what_if import JudgedProgram
 from perfvec.model import load_model
 from support.errors import InputError
 from uarch.machine_files import load_machine
@@ -107,23 +107,4 @@ def test_traces_are_looked_at_before_the_work(data, tmp_path):
         next(what_if.programs_of(model, [path, damaged], tmp_path / "work"))
     with pytest.raises(InputError, match="the same trace as"):
         next(what_if.programs_of(model, [path, path], tmp_path / "work"))
-    assert not list((tmp_path / "work").iterdir())
-
-
-class Refusing(SimulableTrace):
-    def prepare(self):
-        pass
-
-    def simulate(self, machines, threads=None):
-        pytest.fail("simulated again")
-
-
-def test_simulations_are_kept(data, tmp_path):
-    path = data.traces / "qsort.trace.h5"
-    machines = [load_machine("base"), load_machine("cortex-a53")]
-    first = Kept(SimulableTrace(path), tmp_path).simulate(machines)
-    again = Kept(Refusing(path), tmp_path)
-    assert again.simulate(machines[::-1]).cycles.tolist() == first.cycles.tolist()[::-1]
-    (kept,) = tmp_path.iterdir()
-    kept.write_text("{")
-    assert Kept(SimulableTrace(path), tmp_path).simulate(machines).cycles.tolist() == first.cycles.tolist()
+    assert not (tmp_path / "work").exists()
