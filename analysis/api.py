@@ -475,13 +475,15 @@ def sweep(
     start: int = 0,
     count: int | None = None,
     level: float = 0.9,
+    keep: str | os.PathLike[str] | None = None,
     model: Models = None,
 ) -> Sweep:
     """Find the time of every point of a grid around `base`, or of a `sample` of a design space.
 
     `vary` gives each field its values. `cost` and `objective` are arithmetic over fields (and `time`, `cycles`,
     `cost`), `constraints` comparisons. `search`: look for the best in so many trials instead of listing all points.
-    `budget` and `simulate` are as of `predict`. The result has also `best` and `sensitivity`, tables. Raises Error.
+    `budget` and `simulate` are as of `predict`; points that are in the folder `keep` are not simulated again. The
+    result has also `best` and `sensitivity`, tables. Raises Error.
 
     >>> import perfvec as pv
     >>> swept = pv.sweep("T.trace.h5", base="zen4", vary={"l2.size_kib": [256, 512, 1024]}, budget=20)
@@ -509,7 +511,8 @@ def sweep(
     span = Span(start, count) if start or count is not None else None
     question.require_goes_with(simulate=simulate, span=span is not None)
     loaded = load_model(model)
-    return question.ask(loaded, _targets(loaded, programs, span), _seconds(budget, simulate), level=level)
+    given = _seconds(budget, simulate)
+    return question.ask(loaded, _targets(loaded, programs, span), given, level=level, keep=keep)
 
 
 def compare(
