@@ -48,7 +48,7 @@ class TimelessBranches {
   private:
     static constexpr Cycle INSTRUCTION = 64;  // units of time
     static constexpr Cycle JITTER = 10;       // % of the window that a branch retires sooner or later
-    static constexpr Cycle RESOLVED = 75;     // % of the way to its retirement
+    static constexpr Cycle RESOLVED = 80;     // % of the way to its retirement
 
     BranchUnit unit_;
     Random random_{0x2545F491};
