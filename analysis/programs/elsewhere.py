@@ -52,19 +52,12 @@ class SimulableElsewhere:
 
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
         """Return the cycles; raises InputError where a worker sees another file, and as `Dask.map` does."""
-        count = min(len(machines), max(self._cluster.workers, -(-len(machines) // self._most)))
-        parts = [part for part in np.array_split(np.arange(len(machines)), max(count, 1)) if len(part)]
-        tasks = [_Task(self._program, [machines[k] for k in part]) for part in parts]
-        found: list[Estimates | None] = [None] * len(tasks)
-        for number, estimates in self._cluster.map(_simulated, tasks, lambda task: [task.program.path]):
-            found[number] = estimates
-        all_found = [one for one in found if one is not None]
-        return Estimates(
-            *(
-                np.concatenate([np.zeros(0), *(getattr(one, end) for one in all_found)])
-                for end in ("cycles", "low", "high")
-            )
-        )
+        count = max(self._cluster.workers, -(-len(machines) // self._most), 1)
+        parts = [part for part in np.array_split(np.arange(len(machines)), count) if len(part)]
+        tasks = [_Task(self._program, machines[part[0] : part[-1] + 1]) for part in parts]
+        found = dict(self._cluster.map(_simulated, tasks, lambda task: [task.program.path]))
+        ends = [[getattr(found[k], end) for k in range(len(tasks))] for end in ("cycles", "low", "high")]
+        return Estimates(*(np.concatenate([np.zeros(0), *end]) for end in ends))
 
 
 def elsewhere(program: Simulable, cluster: Dask) -> Simulable:
