@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from perfvec.machines.features import features_of_columns
 from uarch.columns import Columns
 
-_FEW_VALUES = 16  # of a field: a step at each
+_FEW_VALUES = 8  # of a field: a step at each. Of more, steps cost more points than they are worth
 _FEW_FIELDS = 12  # that vary; of more, what they mean together is added, and no steps
 _COMBINED = range(70, 93)  # of `perfvec.machines.features.features`: of several fields, or of memory in common units
 _BLOCK = 1 << 16

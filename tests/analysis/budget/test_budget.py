@@ -22,6 +22,8 @@ GRID = {
     "l2.size_kib": [256, 512, 1024, 2048],
 }
 
+FREQUENCIES = [1.0, 1.2, 1.5, 1.8, 2.0, 2.2, 2.5, 2.8, 3.0, 3.2, 3.5, 3.8, 4.0, 4.5, 5.0]
+
 
 def cycles_of(machine):
     """A bottleneck, a cache that fits from 64 KiB on, and a predictor, which act on one another."""
@@ -317,6 +319,30 @@ def test_coordinates_of_names_steps_and_what_is_lacking(design):
     assert where.values.shape[1] == 4 + sum(len(values) for field, values in GRID.items() if "kind" not in field)
     wide = coordinates(space_design("default", 100).columns)
     assert np.isfinite(wide.values).all() and np.abs(wide.values).max() <= 1 + 1e-6
+
+
+def test_of_many_values_a_number_is_its_logarithm_alone():
+    values = {"l2.latency": list(range(6, 14)), "frequency_ghz": [1.0, 1.2, 1.5, 1.8, 2.0, 2.5, 3.0, 4.0, 5.0]}
+    where = coordinates(grid_design(load_machine("cortex-a53"), values).columns)
+    assert where.steps.sum() == 7 and where.values.shape[1] == 9  # eight latencies, nine frequencies
+
+
+@pytest.mark.slow
+def test_a_smooth_surface_of_many_values_is_known_from_few_points():
+    values = {"l1d.size_kib": [8, 16, 32, 64, 128], "l2.latency": list(range(6, 22)), "frequency_ghz": FREQUENCIES}
+    grid = grid_design(load_machine("cortex-a53"), values)
+
+    def cycles(machine):
+        misses = {8: 9.0, 16: 6.0, 32: 5.0, 64: 1.0, 128: 0.9}[machine.l1d.size_kib]
+        return 1e6 * (1 + 0.005 * misses * machine.l2.latency + 0.01 * misses * machine.frequency_ghz)
+
+    first = first_points(grid, load_machine("cortex-a53"))
+    answer = budget.answer(Known(of=cycles), grid.columns, np.inf, refused, first=first, limit=64, progress=False)
+    true = np.array([cycles(machine) for machine in (grid.columns.machine(row, "m") for row in range(grid.columns.count))])
+    off = np.abs(answer.cycles / true - 1)
+    assert off.mean() < 0.002
+    inside = (answer.low <= true * (1 + 1e-9)) & (true <= answer.high * (1 + 1e-9))
+    assert inside.mean() >= 0.95
 
 
 def test_a_model_is_one_more_coordinate_of_a_wide_design(design):
