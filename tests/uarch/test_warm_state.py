@@ -200,3 +200,71 @@ def test_misses_come_where_they_were_among_touches():
         simulation.run(program.chunk())
         found.append(simulation.statistics["l1d_misses"])
     assert found == [1, 0]
+
+
+def test_a_line_that_is_dirty_below_is_so_in_the_first_level_that_takes_it():
+    near, below, dirty = np.uint64(4), np.uint64(8), np.uint64(1)
+    line, others = DATA[:1], DATA[1:1025]
+    stored = np.concatenate([line | dirty, others])  # handed down by the first level, dirty
+    for again, times in ((line | below, 0), (np.concatenate([line | below, line | near]), 1)):
+        program = Program([Instruction(Operation.NONE, destinations=(1,), flags=Flag.LOAD)])
+        for one in LINES[2048 : 2048 + 1024]:
+            program.execute(0, (int(one) * 64, 8, 0))
+        machine = replace_field(replace_field(BASE, "l1d.prefetcher", "none"), "l2.prefetcher", "none")
+        simulation = Simulation(machine, program.static())
+        simulation.touch(np.concatenate([stored, again]))
+        simulation.reset_counters()
+        simulation.run(program.chunk())
+        assert simulation.statistics["l1d_write_backs"] == times
+
+
+NONE, DECODE, EXECUTE = 0, 1, 2  # redirections
+
+
+def found_code(machine, branches, outcomes, *, taken_path_only=False):
+    """Lines of code that L1I holds after these branches (instruction, the one after it), of lines 0 to 7."""
+    instructions = [Instruction(length=4) for _ in range(16 * 8)]
+    for branch, _ in branches:
+        instructions[branch] = Instruction(Operation.BRANCH, flags=Flag.BRANCH | Flag.CONDITIONAL, length=4)
+    ids, following = np.array(branches, np.uint32).T
+    found = set()
+    for line in range(8):
+        program = Program(instructions)
+        program.execute(16 * line)
+        simulation = Simulation(machine, program.static(), taken_path_only=taken_path_only)
+        simulation.touch((CODE[0] + (np.arange(8, dtype=np.uint64) << np.uint64(4))) | np.uint64(8))  # in L2
+        simulation.pass_branches(ids.copy(), following.copy(), np.array(outcomes, np.uint8))
+        simulation.reset_counters()
+        simulation.run(program.chunk())
+        if simulation.statistics["l1i_misses"] == 0:
+            found.add(line)
+    return found
+
+
+def test_code_between_branches_that_pass_is_fetched():
+    over = [(15, 32), (79, 80)]  # line 0, over line 1 to line 2, and on to the end of line 4
+    assert found_code(BASE, over, [NONE, NONE]) == {0, 2, 3, 4}
+    assert found_code(BASE, [(79, 80), (15, 32)], [NONE, NONE]) == {0, 4}  # not one after another
+    assert found_code(load_machine("cortex-a53"), over, [NONE, NONE]) == set()
+
+
+def test_code_of_wrong_paths_is_fetched():
+    over = [(15, 64), (79, 80)]
+    right = {0, 4}
+    assert found_code(BASE, over, [NONE, NONE]) == right
+    beyond = found_code(BASE, over, [EXECUTE, NONE])
+    assert {1, 2} <= beyond - right
+    assert found_code(BASE, over, [DECODE, NONE]) - right == {1}  # not for long
+    assert found_code(BASE, over, [EXECUTE, NONE], taken_path_only=True) == right
+    # Where it went last, line 6: now it is not taken.
+    assert 6 in found_code(BASE, [(15, 96), (15, 16)], [NONE, EXECUTE])
+
+
+@pytest.mark.parametrize("branch", [7, LAST])
+def test_a_passed_branch_beyond_the_program_is_refused(branch):
+    simulation = Simulation(BASE, alternating(1).static())
+    one, nothing = np.array([0], np.uint32), np.array([0], np.uint8)
+    with pytest.raises(ValueError, match="beyond the program"):
+        simulation.pass_branches(np.array([branch], np.uint32), one, nothing)
+    with pytest.raises(ValueError, match="differ in length"):
+        simulation.pass_branches(one, one, np.zeros(2, np.uint8))

@@ -42,6 +42,7 @@ _KERNEL = list(CAUSES).index("serializing instructions")  # as the cores give th
 # its counters too, and those that are kept for their use come without it. The last 4,096 follow one another, none left
 # out (branch_history.hpp).
 _WITHOUT_TAGS = {"perceptron": 4096, "bimode": 8192, "local": 8192, "tournament": 8192}
+_LATEST = 4096  # branches of a gap, the last ones, of which none is left out (branch_history.hpp)
 _FARTHEST = 200  # instructions between two branches, at most
 
 
@@ -71,6 +72,7 @@ class _Branches:
     following: NDArray[np.uint32]
     steps: NDArray[np.uint16]  # instructions from the one before
     own: list[slice]  # of each piece
+    latest: list[slice]  # before each piece, one after another
 
     @classmethod
     def of(cls, points: LivePoints, most: int | None) -> _Branches:
@@ -93,8 +95,15 @@ class _Branches:
         entered = np.minimum(np.append(np.uint32(0), following[:-1]), len(points.static) - 1)  # LAST: the run's end
         steps = np.clip(branches.astype(np.int64) - entered + 1, 1, _FARTHEST).astype(np.uint16)
         steps[np.repeat(np.tile([False, True, False], len(pieces)), counts)] = 0
-        end = np.cumsum(counts)[2::3]
-        return cls(branches, following, steps, [slice(int(e - n), int(e)) for e, n in zip(end, inside, strict=True)])
+        kept, last, own = np.reshape(counts, (-1, 3)).T
+        end = np.cumsum(kept + last + own)
+        gap = end - own - last
+        latest = _slices(gap - np.minimum(kept, _LATEST), gap)
+        return cls(branches, following, steps, _slices(end - own, end), latest)
+
+
+def _slices(begin: NDArray[np.int64], end: NDArray[np.int64]) -> list[slice]:
+    return [slice(*bounds) for bounds in zip(begin.tolist(), end.tolist(), strict=True)]
 
 
 _OfMachine = tuple[NDArray[np.float64], dict[str, float], NDArray[np.float64]]
@@ -221,7 +230,8 @@ class LivePointsSimulator:
         """Cycles of each counted unit, counts of the run, and the stacks of `count` groups of instructions."""
         pieces = self.points.pieces
         simulation = Simulation(replace(machine, system_calls=None), self.points.static)
-        follow, places = None if self.points.whole else self.outcomes(machine), self._branches(machine).own
+        passed = self._branches(machine)
+        follow = None if self.points.whole else self.outcomes(machine)
         cycles: list[float] = []
         names = list(simulation.statistics)
         totals = np.zeros(len(names))
@@ -231,7 +241,10 @@ class LivePointsSimulator:
             counted = bool(pieces.counted[k])
             if counted:
                 simulation.reset_counters()
-            outcomes = None if follow is None else follow[places[k]]
+            outcomes = None
+            if follow is not None:
+                late, outcomes = passed.latest[k], follow[passed.own[k]]
+                simulation.pass_branches(passed.branch[late], passed.following[late], follow[late])
             weight = self.points.sample.weight[len(cycles)] if counted else 0.0
             if groups is not None and counted:
                 own = groups[len(cycles)]

@@ -186,6 +186,14 @@ class Simulation:
         if "branches" not in self._ideal:
             self._core.take(branch, following)
 
+    def pass_branches(
+        self, branch: NDArray[np.uint32], following: NDArray[np.uint32], outcome: NDArray[np.uint8]
+    ) -> None:
+        """Fetch in no time the code that leads to branches, each followed by the next, and that of wrong paths, which
+        their outcomes (of `TimelessBranches`) redirect from. In order nothing is fetched.
+        """
+        self._core.pass_branches(branch, following, outcome)
+
     def held(self, chunk: Chunk | _core.Chunk) -> _core.Chunk:
         """Return the chunk as the core reads it, checked; simulations of the same program can share it."""
         return _core.Chunk(chunk, self._size) if isinstance(chunk, Chunk) else chunk

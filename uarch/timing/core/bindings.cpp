@@ -344,16 +344,23 @@ void touch(Simulation& simulation, const Array<std::uint64_t>& touches, const Ar
     simulation.touch(data, count, learnt);
 }
 
+// How many branches, each with the instruction after it, there are. Throws std::invalid_argument for what is none.
+std::size_t require_branches(const Simulation& simulation, const Array<std::uint32_t>& branch,
+                             const Array<std::uint32_t>& following) {
+    const auto count = static_cast<std::size_t>(branch.size());
+    if (static_cast<std::size_t>(following.size()) != count) throw std::invalid_argument("columns differ in length");
+    const std::size_t size = simulation.program().size;
+    for (std::size_t k = 0; k < count; ++k)
+        if (branch.data()[k] >= size || (following.data()[k] >= size && following.data()[k] != LAST))
+            throw std::invalid_argument("a branch is beyond the program's instructions");
+    return count;
+}
+
 // Branches, each with the instruction after it, in no time: `told` of `Simulation`.
 void tell(Simulation& simulation, const Array<std::uint32_t>& branch, const Array<std::uint32_t>& following,
           void (Simulation::*told)(const std::uint32_t*, const std::uint32_t*, std::size_t)) {
-    const auto count = static_cast<std::size_t>(branch.size());
-    if (static_cast<std::size_t>(following.size()) != count) throw std::invalid_argument("columns differ in length");
+    const std::size_t count = require_branches(simulation, branch, following);
     const std::uint32_t *id = branch.data(), *next = following.data();
-    const std::size_t size = simulation.program().size;
-    for (std::size_t k = 0; k < count; ++k)
-        if (id[k] >= size || (next[k] >= size && next[k] != LAST))
-            throw std::invalid_argument("a branch is beyond the program's instructions");
     py::gil_scoped_release release;
     (simulation.*told)(id, next, count);
 }
@@ -364,6 +371,15 @@ void learn(Simulation& simulation, const Array<std::uint32_t>& branch, const Arr
 
 void take(Simulation& simulation, const Array<std::uint32_t>& branch, const Array<std::uint32_t>& following) {
     tell(simulation, branch, following, &Simulation::take);
+}
+
+// Branches that followed one another, with their outcomes (`Core::pass`).
+void pass(Simulation& simulation, const Array<std::uint32_t>& branch, const Array<std::uint32_t>& following,
+          const Array<std::uint8_t>& outcome) {
+    if (outcome.size() != branch.size()) throw std::invalid_argument("columns differ in length");
+    const PassedBranches passed{require_branches(simulation, branch, following), branch.data(), following.data(), outcome.data()};
+    py::gil_scoped_release release;
+    simulation.core->pass(passed);
 }
 
 // The outcomes of branches (`BranchUnit::follow`) of a program whose instructions are at `pc`. One after 0 `steps` is a
@@ -471,6 +487,7 @@ PYBIND11_MODULE(_core, module) {
         .def("warm", &warm)
         .def("touch", &touch)
         .def("learn", &learn, py::arg("branch"), py::arg("following"))
+        .def("pass_branches", &pass, py::arg("branch"), py::arg("following"), py::arg("outcome"))
         .def("take", &take, py::arg("branch"), py::arg("following"))
         .def_property_readonly("counters", &counters)
         .def_property_readonly("counts", &counts);

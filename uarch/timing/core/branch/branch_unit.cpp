@@ -80,7 +80,7 @@ Redirect BranchUnit::fetch(Address pc, Address fall_through, Address target, std
 Redirect BranchUnit::followed() {
     const std::uint8_t outcome = *followed_++;
     --left_;
-    const Redirect redirect = static_cast<Redirect>(outcome & 3);
+    const Redirect redirect = redirect_of(outcome);
     if (redirect == Redirect::Retarget) return tells_retargets_ ? redirect : Redirect::None;
     redirected_at_decode += redirect == Redirect::Decode;
     if (redirect == Redirect::Execute) {

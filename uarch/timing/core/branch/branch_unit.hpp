@@ -62,6 +62,7 @@ class BranchUnit {
         followed_ = outcomes;
         left_ = count;
     }
+    static Redirect redirect_of(std::uint8_t outcome) { return static_cast<Redirect>(outcome & 3); }
     bool follows() const { return followed_ != nullptr; }
 
     // An unconditional branch on a wrong path is fetched.

@@ -329,11 +329,21 @@ void Hierarchy::touch_levels(int level, int from, Line line, bool write, bool al
             cache.use(line, place, static_cast<std::uint8_t>((passed_on ? 0 : flags & Cache::DIRTY) | write));
             demand = false;  // the level above asks no further: this one's order changes, its prefetcher sees nothing
         } else {
-            install(where, line, static_cast<std::uint8_t>(write | where << Cache::SOURCE_SHIFT), 0, false);
+            const bool dirty = write || (alone && level == L1D && take_dirty(cache.next, line));
+            install(where, line, static_cast<std::uint8_t>(dirty | where << Cache::SOURCE_SHIFT), 0, false);
         }
         asking = place ? -1 : where;
         write = false;
     }
+}
+
+// Has `level` a dirty line, it is clean from now on: it has passed it on to the one above, whose miss it saw before.
+bool Hierarchy::take_dirty(int level, Line line) {
+    if (level < 0) return false;
+    const Cache::Place place = levels[level].search(line);
+    if (!place || !(levels[level].flags(place) & Cache::DIRTY)) return false;
+    levels[level].set_flags(place, static_cast<std::uint8_t>(levels[level].flags(place) & ~Cache::DIRTY));
+    return true;
 }
 
 bool Hierarchy::learns_misses() const {

@@ -73,6 +73,22 @@ class Hierarchy {
             for (int where = L2; where >= 0; where = levels[where].next) levels[where].prefetch(line);
     }
 
+    // The level that an access to a line of code would find it in.
+    int holder_of_code(Line line) {
+        line = line_of(code_frames_.physical(line << LINE_BITS));
+        int level = L1I;
+        while (level >= 0 && !levels[level].search(line)) level = levels[level].next;
+        return level < 0 ? MEMORY : level;
+    }
+
+    // Cycles of an access of `level` that `source` answers, where nothing else is under way; not of main memory.
+    Cycle unhindered(int level, int source) const {
+        Cycle cycles = levels[source].latency;
+        for (; level != source; level = levels[level].next)
+            cycles += levels[level].request + levels[level].transfer + levels[level].response;
+        return cycles;
+    }
+
     // Where the data of the last access came from.
     int answered() const { return answered_; }
 
@@ -129,6 +145,7 @@ class Hierarchy {
     Cycle missed(int level, Address address, Cycle cycle, Cycle held, bool write, Address pc, bool timed);
     void touch_physical(int level, Line line, bool write, Seen by);
     void touch_levels(int level, int from, Line line, bool write, bool alone);
+    bool take_dirty(int level, Line line);
     Cycle fetch(int level, Line line, Cycle cycle, Cycle held, bool write, bool demand, bool timed);
     void zero_page(Address address);
     void install(int level, Line line, std::uint8_t flags, Cycle ready, bool timed);

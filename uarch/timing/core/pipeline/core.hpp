@@ -8,6 +8,12 @@
 
 namespace perfvec {
 
+struct PassedBranches {
+    std::size_t count;
+    const std::uint32_t *branch, *following;
+    const std::uint8_t* outcome;
+};
+
 // Sums over instructions, for averages per cycle: entries held times the cycles that they were held.
 struct Occupancy {
     std::int64_t reorder_buffer = 0, issue_queue = 0, load_queue = 0, store_queue = 0;
@@ -27,6 +33,10 @@ class Core {
 
     // The program has more static instructions from now on, of which the ones so far are the first, unchanged.
     virtual void grow(const Program& program) = 0;
+
+    // Branches executed one after another, with what they were redirected (`BranchUnit::follow`), pass in no time: a core
+    // whose fetch depends on them brings in the lines of code between them, and those of wrong paths.
+    virtual void pass(const PassedBranches&) {}
 
     Cycle retired = 0;     // the cycle of the last retirement
     Occupancy occupancy;   // counted with stacks only

@@ -241,6 +241,30 @@ std::int64_t OutOfOrderCore::squash(const Squash& what) {
     return wrong;
 }
 
+// A wrong path is fetched for as long as one of the last ones was.
+void OutOfOrderCore::pass(const PassedBranches& passed) {
+    Line line = FrontEnd::NO_LINE;
+    for (std::size_t k = 0; k < passed.count; ++k) {
+        const std::uint32_t here = passed.branch[k];
+        const DecodedInstruction& row = instructions_[here];
+        const Address target = passed.following[k] == LAST ? row.fall_through() : instructions_[passed.following[k]].pc;
+        const Line last = line_of(row.fall_through() - 1);
+        Line next = k == 0 || passed.following[k - 1] == LAST ? last : line_of(instructions_[passed.following[k - 1]].pc);
+        if (next > last || next + MOST_LINES < last) next = last;  // other branches were between the two
+        for (; next <= last; ++next) {
+            if (next == line) continue;
+            caches_.access_code(next, 0, row.pc, false);
+            line = next;
+        }
+        const Redirect redirect = BranchUnit::redirect_of(passed.outcome[k]);
+        if (redirect == Redirect::Execute && !taken_path_only_)
+            wrong_path_.pass(expected(here, target), line, front_.fetch_width(), wrong_path_.usual_cycles(), caches_);
+        else if (redirect == Redirect::Decode && !taken_path_only_)
+            wrong_path_.pass(wrong_path_.expected(here, false), line, front_.fetch_width(), frontend_delay_ + TO_REFETCH, caches_);
+        wrong_path_.note_branch(here, passed.following[k], target != row.fall_through());
+    }
+}
+
 // Decode finds at `decoded` that fetch went on behind the branch `here`, which is taken: the lines there were asked for.
 void OutOfOrderCore::fetched_beyond(std::uint32_t here, Cycle fetched, Cycle decoded) {
     if (taken_path_only_) return;

@@ -50,6 +50,7 @@ class OutOfOrderCore final : public Core {
     void run(const Chunk& chunk, std::uint16_t* latency, const std::vector<StackTable>& tables) override;
 
     void grow(const Program& program) override;
+    void pass(const PassedBranches& passed) override;
 
     static constexpr std::int64_t PORT = 64;  // a port of an access, in units in which parts of it are counted
 
@@ -66,6 +67,7 @@ class OutOfOrderCore final : public Core {
 
     static constexpr std::size_t BLOCK = ReleaseRing::ROOM / 2;  // instructions: a trap or a wrong path books once more
     static constexpr std::size_t AHEAD = 24;
+    static constexpr Line MOST_LINES = 64;  // of code without a branch
 
     void make_room();
     template <bool STACK>

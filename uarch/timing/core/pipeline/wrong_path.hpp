@@ -85,6 +85,7 @@ class WrongPath {
                 slots = {std::max(slots.cycle + 1, data), 0};
                 line = wanted;
                 if (slots.cycle >= start.until) {
+                    took(start, start.until);
                     squashed.end();
                     return {count, UNKNOWN};
                 }
@@ -100,9 +101,8 @@ class WrongPath {
             if (enters && slots.cycle <= start.by) count += operations;
             issues = enters && issues && here != UNKNOWN &&
                      squashed.pass(static_cast<std::uint32_t>(here), program_[here], slots.cycle);
-            const bool unconditional = (flags & BRANCH) && !(flags & CONDITIONAL);
-            if (unconditional) branches.on_wrong_path(address);
-            if (unconditional || ((flags & BRANCH) && branches_[here].taken)) {
+            if ((flags & BRANCH) && !(flags & CONDITIONAL)) branches.on_wrong_path(address);
+            if (leaves(here, flags)) {
                 here = branches_[here].target;
                 if (here == UNKNOWN) break;
                 slots.used = start.width;
@@ -111,12 +111,62 @@ class WrongPath {
                 if (here != UNKNOWN) here = next(here);
             }
         }
+        took(start, fetched >= start.most ? std::min(slots.cycle, start.until) : start.until);
         squashed.end();
         return {count, line};
     }
 
+    // Brings in the lines that are fetched in about so many cycles, in no time.
+    void pass(Place place, Line line, std::int64_t width, Cycle cycles, Hierarchy& caches) const {
+        auto [here, address] = place;
+        if (here == UNKNOWN && address == Place::NOWHERE) return;
+        for (std::int64_t left = cycles * width; left > 0;) {
+            std::int64_t length = USUAL_LENGTH, operations = 1;
+            std::uint16_t flags = 0;
+            if (here != UNKNOWN) {
+                const DecodedInstruction& row = program_[here];
+                address = row.pc;
+                length = row.length;
+                operations = row.micro_operations;
+                flags = row.flags;
+            }
+            const Line last = line_of(address + length - 1);
+            for (Line wanted = line_of(address); wanted <= last; ++wanted) {
+                if (wanted == line) continue;
+                const int holder = caches.holder_of_code(wanted);
+                caches.access_code(wanted, 0, address, false);
+                if (holder == MEMORY) return;
+                left -= width * (holder == L1I ? 1 : caches.unhindered(L1I, holder));
+                line = wanted;
+            }
+            left -= operations;
+            if (leaves(here, flags)) {
+                here = branches_[here].target;
+                if (here == UNKNOWN) return;
+            } else {
+                address += length;
+                if (here != UNKNOWN) here = next(here);
+            }
+        }
+    }
+
+    // The cycles that one of the last wrong paths behind mispredictions was fetched for; another one each time.
+    Cycle usual_cycles() { return cycles_[asked_++ % LASTING]; }
+
   private:
-    static constexpr int USUAL_LENGTH = 4;  // bytes of an instruction that the program never executes
+    static constexpr int USUAL_LENGTH = 4;      // bytes of an instruction that the program never executes
+    static constexpr std::size_t LASTING = 64;  // wrong paths whose cycles are remembered
+    static constexpr Cycle FIRST = 24;          // cycles of one of which nothing is known
+
+    // A branch on the path that is taken.
+    bool leaves(std::int64_t here, std::uint16_t flags) const {
+        return (flags & BRANCH) && (!(flags & CONDITIONAL) || branches_[here].taken);
+    }
+
+    void took(const Start& start, Cycle until) {
+        if (start.entries < 0) return;  // decode found it
+        cycles_[walks_++ % LASTING] = until - start.from;
+    }
 
     // The instruction behind `here`, UNKNOWN where the program never executes it.
     std::int64_t next(std::int64_t here) const {
@@ -131,6 +181,8 @@ class WrongPath {
 
     const DecodedProgram& program_;
     std::vector<Branch> branches_;  // by instruction
+    std::vector<Cycle> cycles_ = std::vector<Cycle>(LASTING, FIRST);
+    std::size_t walks_ = 0, asked_ = 0;
 };
 
 }  // namespace perfvec
