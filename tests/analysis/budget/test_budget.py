@@ -338,7 +338,7 @@ def test_a_smooth_surface_of_many_values_is_known_from_few_points():
 
     first = first_points(grid, load_machine("cortex-a53"))
     answer = budget.answer(Known(of=cycles), grid.columns, np.inf, refused, first=first, limit=64, progress=False)
-    true = np.array([cycles(machine) for machine in (grid.columns.machine(row, "m") for row in range(grid.columns.count))])
+    true = np.array([cycles(grid.columns.machine(row, "m")) for row in range(grid.columns.count)])
     off = np.abs(answer.cycles / true - 1)
     assert off.mean() < 0.002
     inside = (answer.low <= true * (1 + 1e-9)) & (true <= answer.high * (1 + 1e-9))
