@@ -45,6 +45,8 @@ def test_the_readme_shows_commands_and_a_script():
         ["gcc", "-g"],
         ["perfvec", "trace"],
         ["perfvec", "profile"],
+        ["perfvec", "sweep"],
+        ["perfvec", "sweep"],
     ]
     assert len(SCRIPTS) == 1
     assert len(CLAIMS) == 3
