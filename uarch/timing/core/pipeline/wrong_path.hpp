@@ -37,6 +37,7 @@ class WrongPath {
         std::int64_t here;  // the instruction, UNKNOWN where the program never executes it,
         Address address;    // and where it is, which may be known then
         static constexpr Address NOWHERE = -1;
+        bool nowhere() const { return here == UNKNOWN && address == NOWHERE; }
     };
     Place expected(std::uint32_t branch, bool taken) const {
         if (taken) return {branches_[branch].target, Place::NOWHERE};
@@ -60,23 +61,18 @@ class WrongPath {
 
     // `squashed` is told what can be executed.
     Walked walk(const Start& start, BranchUnit& branches, Hierarchy& caches, SquashedLoads& squashed) {
-        auto [here, address] = start.place;
+        Place place = start.place;
         Line line = start.line;
-        if (here == UNKNOWN && address == Place::NOWHERE) return {0, line};
+        if (place.nowhere()) return {0, line};
         Slots slots{start.from, 0};
         std::int64_t count = 0, fetched = 0, loads = 0, stores = 0, int_registers = 0, fp_registers = 0;
         bool enters = true, issues = true;  // the reorder buffer and the queues; the units before all is squashed
         while (fetched < start.most) {
-            std::int64_t length = USUAL_LENGTH, operations = 1;
-            std::uint16_t flags = 0;
-            if (here != UNKNOWN) {
-                const DecodedInstruction& row = program_[here];
-                address = row.pc;
-                length = row.length;
-                operations = row.micro_operations;
-                flags = row.flags;
-                int_registers += row.int_destinations;
-                fp_registers += row.fp_destinations;
+            const auto [address, length, operations, flags] = instruction_at(place);
+            const bool known = place.here != UNKNOWN;
+            if (known) {
+                int_registers += program_[place.here].int_destinations;
+                fp_registers += program_[place.here].fp_destinations;
             }
             const Line last = line_of(address + length - 1);
             for (Line wanted = line_of(address); wanted <= last; ++wanted) {
@@ -99,17 +95,12 @@ class WrongPath {
                       int_registers <= start.int_registers && fp_registers <= start.fp_registers &&
                       !(flags & (SERIALIZING | SYSCALL | STRING));
             if (enters && slots.cycle <= start.by) count += operations;
-            issues = enters && issues && here != UNKNOWN &&
-                     squashed.pass(static_cast<std::uint32_t>(here), program_[here], slots.cycle);
+            issues = enters && issues && known &&
+                     squashed.pass(static_cast<std::uint32_t>(place.here), program_[place.here], slots.cycle);
             if ((flags & BRANCH) && !(flags & CONDITIONAL)) branches.on_wrong_path(address);
-            if (leaves(here, flags)) {
-                here = branches_[here].target;
-                if (here == UNKNOWN) break;
-                slots.used = start.width;
-            } else {
-                address += length;
-                if (here != UNKNOWN) here = next(here);
-            }
+            if (leaves(place, flags)) slots.used = start.width;
+            place = behind(place, address + length, flags);
+            if (place.nowhere()) break;
         }
         took(start, fetched >= start.most ? std::min(slots.cycle, start.until) : start.until);
         squashed.end();
@@ -118,18 +109,8 @@ class WrongPath {
 
     // Brings in the lines that are fetched in about so many cycles, in no time.
     void pass(Place place, Line line, std::int64_t width, Cycle cycles, Hierarchy& caches) const {
-        auto [here, address] = place;
-        if (here == UNKNOWN && address == Place::NOWHERE) return;
-        for (std::int64_t left = cycles * width; left > 0;) {
-            std::int64_t length = USUAL_LENGTH, operations = 1;
-            std::uint16_t flags = 0;
-            if (here != UNKNOWN) {
-                const DecodedInstruction& row = program_[here];
-                address = row.pc;
-                length = row.length;
-                operations = row.micro_operations;
-                flags = row.flags;
-            }
+        for (std::int64_t left = cycles * width; left > 0 && !place.nowhere();) {
+            const auto [address, length, operations, flags] = instruction_at(place);
             const Line last = line_of(address + length - 1);
             for (Line wanted = line_of(address); wanted <= last; ++wanted) {
                 if (wanted == line) continue;
@@ -139,14 +120,8 @@ class WrongPath {
                 left -= width * (holder == L1I ? 1 : caches.unhindered(L1I, holder));
                 line = wanted;
             }
-            left -= operations;
-            if (leaves(here, flags)) {
-                here = branches_[here].target;
-                if (here == UNKNOWN) return;
-            } else {
-                address += length;
-                if (here != UNKNOWN) here = next(here);
-            }
+            left -= std::max<std::int64_t>(operations, 1);
+            place = behind(place, address + length, flags);
         }
     }
 
@@ -158,9 +133,26 @@ class WrongPath {
     static constexpr std::size_t LASTING = 64;  // wrong paths whose cycles are remembered
     static constexpr Cycle FIRST = 24;          // cycles of one of which nothing is known
 
+    struct Instruction {
+        Address address;
+        std::int64_t length, operations;
+        std::uint16_t flags;
+    };
+    Instruction instruction_at(const Place& place) const {
+        if (place.here == UNKNOWN) return {place.address, USUAL_LENGTH, 1, 0};
+        const DecodedInstruction& row = program_[place.here];
+        return {row.pc, row.length, row.micro_operations, row.flags};
+    }
+
     // A branch on the path that is taken.
-    bool leaves(std::int64_t here, std::uint16_t flags) const {
-        return (flags & BRANCH) && (!(flags & CONDITIONAL) || branches_[here].taken);
+    bool leaves(const Place& place, std::uint16_t flags) const {
+        return (flags & BRANCH) && (!(flags & CONDITIONAL) || branches_[place.here].taken);
+    }
+
+    // Where the path goes on.
+    Place behind(const Place& place, Address fall_through, std::uint16_t flags) const {
+        if (leaves(place, flags)) return {branches_[place.here].target, Place::NOWHERE};
+        return {place.here == UNKNOWN ? UNKNOWN : next(place.here), fall_through};
     }
 
     void took(const Start& start, Cycle until) {
