@@ -3,8 +3,8 @@
 A machine passes the pieces in the order of the run. Before a piece its caches and TLBs take in the lines of the gap,
 each level by its own geometry, and prefetchers learn of its misses; so no contents are lost between units, and none is
 stored twice. What branches are redirected is found beforehand, without a core (`timeless_branches.hpp`), once for all
-machines with the same predictor; the last ones of a gap then fetch their code, and that of wrong paths. The piece before
-a counted unit fills the pipeline, queues and memory controller.
+machines with the same predictor; the last ones of a gap then fetch their code, and that of wrong paths. The piece
+before a counted unit fills the pipeline, queues and memory controller.
 
 The kernel's cycles are added in the end: the run's system calls are counted, not sampled.
 """
