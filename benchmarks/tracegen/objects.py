@@ -1,6 +1,8 @@
 """A program for the comparison of live-points: JSON of a text's words, and a binary tree.
 
-perfvec trace -o python.trace.h5 --skip 30000000 --max-instructions 200000000 -- python3.11 objects.py TEXT
+    perfvec trace -o python.trace.h5 --skip 30000000 --max-instructions 200000000 -- python3.11 objects.py TEXT
+
+TEXT was docs/explanation/live-points.md.
 """
 
 import collections

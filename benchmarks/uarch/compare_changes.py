@@ -1,6 +1,6 @@
 """Changes of one field against gem5's (a tool, not a test):
 
-    python benchmarks/uarch/compare_changes.py FOLDER --gem5 gem5.opt --programs dc brotli
+    python -m benchmarks.uarch.compare_changes FOLDER --gem5 gem5.opt --programs dc brotli
 
 The machines are those of the what-if protocol's task `one field` (docs/explanation/budgets.md), programs and windows
 those of label_unseen.py. Changes are told by the embedded simulator and by the model's encoder. What is there is not
@@ -46,15 +46,15 @@ def base_of(name: str) -> str:
 
 def changes(folder: Path, program: str, model: Model) -> Iterator[pd.DataFrame]:
     """A row a change, as of `what_if.evaluate`, and its field."""
+    labels = folder / f"{program}-{START}.latency.h5"
+    with Trace(folder / f"{program}.trace.h5") as run, LatencyFile(labels) as labelled:
+        vector = labelled_segments(model, run, labelled)[0].sum(axis=0)
     rows = windows(folder, program, set())
     made = [row["machine"] for row in rows]
     place = {machine.name: k for k, machine in enumerate(made)}
     of = np.array([place.get(base_of(machine.name), -1) for machine in made])
     of[of == np.arange(len(made))] = -1
     period = 1 / np.array([machine.frequency_ghz for machine in made])
-    (path,) = folder.glob(f"{program}-{START}.latency.h5")
-    with Trace(folder / f"{program}.trace.h5") as run, LatencyFile(path) as labels:
-        vector = labelled_segments(model, run, labels)[0].sum(axis=0)
     by_model = cycles_of_columns(encoder_of(model), of_machines(made), vector[None])[:, 0]
     true = np.array([row["gem5"] for row in rows]) * period
     ours = np.array([row["ours"] for row in rows]) * period
