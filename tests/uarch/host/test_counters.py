@@ -44,15 +44,30 @@ def test_a_program_is_counted_from_its_start_and_not_this_one():
     assert found / 1e9 == pytest.approx(used, rel=0.1, abs=0.02)
 
 
+OWN_COUNT = """
+import os, sys, time
+count = lambda: int.from_bytes(os.read(int(sys.argv[1]), 8), "little")
+around, first, within = time.monotonic_ns(), count(), time.process_time_ns()
+while count() < first + 50_000_000: pass
+within = time.process_time_ns() - within
+counted = count() - first
+print(within, counted, time.monotonic_ns() - around)
+"""
+
+
 @software
 def test_a_program_reads_its_own_count():
-    """It waits until its counter says 50 ms, as its clock does."""
-    code = "import os, sys\nwhile int.from_bytes(os.read(int(sys.argv[1]), 8), 'little') < 5e7: pass\n"
-    code += "import time; print(time.process_time())"
+    """It waits until its counter says 50 ms more.
+
+    Its own clock, read within, says no more than the counter: it lacks what a hypervisor stole. The wall's, read
+    around it, says no less.
+    """
     with Counter(TASK_CLOCK) as counter:
-        command = [sys.executable, "-c", code, str(counter.descriptor)]
+        command = [sys.executable, "-c", OWN_COUNT, str(counter.descriptor)]
         run = subprocess.run(command, pass_fds=[counter.descriptor], capture_output=True, text=True, check=True)
-    assert 0.99 * 0.05 < float(run.stdout) < 0.2  # the kernel's two clocks differ by less than a thousandth
+    within, counted, around = map(int, run.stdout.split())
+    assert counted >= 50_000_000
+    assert 0.5 * counted < within < 1.001 * counted < 1.002 * around  # the clocks' rates differ by less than 0.001
 
 
 @software
