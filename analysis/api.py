@@ -481,7 +481,7 @@ def sweep(
     """Find the time of every point of a grid around `base`, or of a `sample` of a design space.
 
     `vary` gives each field its values. `cost` and `objective` are arithmetic over fields (and `time`, `cycles`,
-    `cost`), `constraints` comparisons. `search`: look for the best in so many trials instead of listing all points.
+    `cost`), `constraints` comparisons. `search`: look for the best and list so many instead of all points.
     `budget` and `simulate` are as of `predict`; points that are in the folder `keep` are not simulated again. The
     result has also `best` and `sensitivity`, tables. Raises Error.
 

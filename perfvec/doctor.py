@@ -30,7 +30,7 @@ from tracegen.qemu.plugin import find_qemu, plugin_for
 
 _PACKAGES = {
     "dask": ("distributed", "--scheduler and --cluster"),
-    "search": ("optuna", "sweep --search, tensor autotune"),
+    "search": ("optuna", "tensor autotune"),
     "train": ("tensorboard", "train --tensorboard"),
     "tensor": ("apache-tvm", "tensor collect, tune, replay"),
     "tensor-models": ("pytorch-tabnet", "some cost models of tensor train"),

@@ -83,8 +83,10 @@ def test_a_missing_optional_part_is_named_with_the_pip_line(tmp_path):
     (tmp_path / "optuna.py").write_text("raise ImportError('not here')")
     script = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from analysis.designs.search import search\nfrom support.errors import InputError\n"
-        "try: search(None, [], None, 1)\nexcept InputError as error: print(error)\n"
+        "from perfvec.tensor.autotune import autotune\nfrom support.errors import InputError\n"
+        "from types import SimpleNamespace as Entry\n"
+        "try: autotune('d', 'o.yaml', Entry(model='mlp'), trials=1, budget=None)\n"
+        "except InputError as error: print(error)\n"
     )
     assert "pip install 'perfvec-toolkit[search]'" in _run("-c", script).stdout
 

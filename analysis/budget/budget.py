@@ -23,17 +23,20 @@ from tqdm import tqdm
 from analysis.budget.coordinates import Coordinates, coordinates
 from analysis.budget.corrected import CANDIDATES, LEAST, LEVEL, factor, monotone
 from analysis.budget.gaussian_process import GaussianProcess
+from analysis.programs.kept import Kept
 from analysis.programs.simulable import Simulable
 from support.processors import processors
 from uarch.columns import Columns
+from uarch.configuration import Machine
 
 MOST = 256  # simulated points, where not all can be
 SURFACE = 64  # simulated points that a surface should go through
 MOST_FITTED = 512  # simulated points that a surface goes through
 RATE = 1.5e7  # instructions a second of one machine, at most: what would not end in time at this rate is not begun
 SET_UP = 1_000_000  # instructions that take about as long as what comes before a program's first
-_SHARE_OF_BEST = 0.15  # of the simulated points, those that look best
+SHARE_OF_BEST = 0.15  # of the simulated points, those that look best
 _LOOKED_AT = 20_000
+_RECALLED = 4096  # points of a design, at most, of which those that are kept are looked for
 _BATCH = 64  # points that are simulated together, at most; more where there are many threads
 _TURNS_OF_BEST = 4  # surfaces at the end, each after those that looked best by the one before were simulated
 _TURNS = (16, 32, 64, 128)  # simulated points after which the process is fitted anew
@@ -86,6 +89,7 @@ def answer(
     sources: Sequence[str] | str = "zero-shot",
     seed: int = 0,
     best: int = 0,
+    share_of_best: float = SHARE_OF_BEST,
     least: int = LEAST,
     limit: int | None = None,
     threads: int | None = None,
@@ -95,7 +99,8 @@ def answer(
     """The program's cycles on all points, by the best that so many seconds allow (infinity: all are simulated).
 
     No more than `limit` points are simulated, where it is given; `first` are rows that come before all others, `score`
-    says which points look best, and the `best` of them are simulated at the end. `modelled`: the surface over a wide
+    says which points look best, a `share_of_best` of those simulated are such, and the `best` of them are simulated at
+    the end. `modelled`: the surface over a wide
     design reads what the model predicts, for which there must be time. Where not one point fits, one line on
     stderr says so and the model answers, its rows of these `sources`. Where fewer than `least` fit, or a field that
     varies over `first` has one value in all of them, the others stay the model's, and one line warns of that; with a
@@ -111,8 +116,9 @@ def answer(
         return by_model(predicted(), sources)
     with run:
         program.prepare()
-        begin = np.unique(np.array([*first, 0, *range(points.count)][: run.threads], np.int64))
-        run.simulate(begin[begin < points.count])
+        if not run.recall():
+            begin = np.unique(np.array([*first, 0, *range(points.count)][: run.threads], np.int64))
+            run.simulate(begin[begin < points.count])
         if run.affordable() >= points.count - run.count:
             run.simulate(run.left())
         if run.count == points.count:
@@ -120,7 +126,7 @@ def answer(
         where = where or coordinates(points)
         if modelled and where.names:
             where = where.with_model(predicted())
-        return _corrected(run, where, predicted, sources, score, list(first), best, least, level, seed)
+        return _corrected(run, where, predicted, sources, score, list(first), best, share_of_best, least, level, seed)
 
 
 def shares(programs: Sequence[Simulable | None], seconds: float) -> list[float]:
@@ -138,6 +144,7 @@ def _corrected(
     score: Score | None,
     first: list[int],
     best: int,
+    share_of_best: float,
     least: int,
     level: float,
     seed: int,
@@ -147,7 +154,8 @@ def _corrected(
     candidates = every
     if len(every) > CANDIDATES:
         candidates = np.sort(generator.choice(len(every), CANDIDATES, replace=False))
-    process = GaussianProcess(where, np.zeros(0, np.int64), np.zeros(0))
+    rows = run.rows if run.count >= LEAST else run.rows[:0]
+    process = GaussianProcess(where, rows, np.log(run.cycles[: len(rows)]))
     most = MOST if run.limit is None else run.limit
     run.wanted = min(most, run.points.count)
     room = min(most, run.count + run.affordable())
@@ -168,8 +176,8 @@ def _corrected(
         began = time.perf_counter()
         process = GaussianProcess(where, run.rows, np.log(run.cycles), process.state)
         run.reserve = 3 * (time.perf_counter() - began)
-        if score is not None and for_best < _SHARE_OF_BEST * run.count:
-            some = run.within(_best(run, process, score, int(_SHARE_OF_BEST * run.count) - for_best))
+        if score is not None and for_best < share_of_best * run.count:
+            some = run.within(_best(run, process, score, int(share_of_best * run.count) - for_best))
             for_best += run.simulate(some)
     if run.count == run.points.count:
         return run.answer(None)
@@ -247,7 +255,7 @@ class SimulatedPoints:
         self._high: list[float] = []
         self._cycles: list[float] = []
         self._rows: list[int] = []
-        self._spent = 0.0
+        self._spent, self._recalled = 0.0, 0
         self.reserve = 0.0  # seconds kept for the surface
         self.wanted = points.count  # points, where there is time for them
         self._bar = tqdm(desc=f"simulate {program.name}", unit="point", disable=None if progress else True)
@@ -301,7 +309,9 @@ class SimulatedPoints:
         if np.isinf(self._seconds):
             return room
         left = self._seconds - (time.perf_counter() - self._began) - self.reserve
-        each = self._spent / self.count if self.count else self.program.work / RATE
+        timed = self.count - self._recalled
+        before = self.program.seconds_each if isinstance(self.program, Kept) else 0.0
+        each = self._spent / timed if timed else before or self.program.work / RATE
         return max(min(int(left / max(each, 1e-9)), room), 0)
 
     def simulate(self, rows: NDArray[np.int64]) -> int:
@@ -311,17 +321,30 @@ class SimulatedPoints:
         while done < len(rows) and (done == 0 or self.affordable() >= 1):
             some = rows[done : done + min(batch, max(self.affordable(), 1))]
             began = time.perf_counter()
-            machines = [self.points.machine(int(row), f"point {row}") for row in some]
-            found = self.program.simulate(machines, self.threads).at(self._level)
+            self._take(some)
             self._spent += time.perf_counter() - began
-            self._rows += some.tolist()
-            for kept, values in ((self._cycles, found.cycles), (self._low, found.low), (self._high, found.high)):
-                kept += values.tolist()
             done += len(some)
             self._bar.total = max(min(self.count + self.affordable(), self.wanted), self.count)
             self._bar.update(len(some))
             batch = min(2 * batch, max(_BATCH, 4 * self.threads))
         return done
+
+    def recall(self) -> int:
+        """Take the points that the program keeps and return how many there are; of many points none are looked for."""
+        if isinstance(self.program, Kept) and self.points.count <= _RECALLED:
+            rows = np.arange(self.points.count)
+            self._take(rows[self.program.keeps(self._machines(rows))])
+        self._recalled = self.count
+        return self.count
+
+    def _machines(self, rows: NDArray[np.int64]) -> list[Machine]:
+        return [self.points.machine(int(row), f"point {row}") for row in rows]
+
+    def _take(self, rows: NDArray[np.int64]) -> None:
+        found = self.program.simulate(self._machines(rows), self.threads).at(self._level)
+        self._rows += rows.tolist()
+        for kept, values in ((self._cycles, found.cycles), (self._low, found.low), (self._high, found.high)):
+            kept += values.tolist()
 
     def answer(self, others: Answer | None) -> Answer:
         """The simulated points, and the others by a surface or by the model."""

@@ -26,7 +26,7 @@ _STILL = 1e-6  # deviation of the logarithms: a model that tells nothing apart
 
 @dataclass(frozen=True)
 class Coordinates:
-    """`values` [n, F] from -1 to 1 over the design; `steps` [F] which are one of two values; how many `fields` they
+    """`values` [n, F], from -1 to 1 over the design; `steps` [F] which are one of two values; how many `fields` they
     stand for. Of a wide design, of many fields, the coordinates have `names`.
     """
 
@@ -35,14 +35,15 @@ class Coordinates:
     fields: int
     names: tuple[str, ...] = ()
 
-    def with_model(self, cycles: NDArray[np.float64]) -> Coordinates:
+    def with_model(self, cycles: NDArray[np.float64], count: int | None = None) -> Coordinates:
         """Return these and, of a wide design, the logarithm of the cycles [n] that a model predicts, as the last one:
-        less its mean, in its standard deviations.
+        less its mean, in its standard deviations, both over the first `count` points.
         """
         log = np.log(np.maximum(cycles, 1.0))
-        if not self.names or log.std() < _STILL:
+        some = log[:count]
+        if not self.names or some.std() < _STILL:
             return self
-        last = ((log - log.mean()) / log.std()).astype(np.float32)
+        last = ((log - some.mean()) / some.std()).astype(np.float32)
         return replace(
             self,
             values=np.column_stack([self.values, last]),
@@ -52,33 +53,35 @@ class Coordinates:
         )
 
 
-def coordinates(points: Columns) -> Coordinates:
-    """Return the coordinates of every point, from the fields that vary among them.
+def coordinates(points: Columns, count: int | None = None) -> Coordinates:
+    """Return the coordinates of every point, from the fields that vary among them, or among the first `count`.
 
     Where many fields vary the encoder's features that combine several (memory's latency in cycles, the narrowest
     width, misses in flight, …; `perfvec.machines.features`) are added, each as a field of its own.
     """
-    fields = [field for field in points.varied if _differs(points[field])]
+    count = points.count if count is None else count
+    fields = [field for field in points.varied if _differs(points[field][:count])]
     wide = len(fields) > _FEW_FIELDS
     columns: list[NDArray[np.floating]] = []
     steps: list[bool] = []
     names: list[str] = []
-    count = len(fields)
+    stands_for = len(fields)
     for field in fields:
         values = points[field]
-        for name, column in _of_names(values) if isinstance(values, pd.Categorical) else _of_numbers(values, wide):
+        named = isinstance(values, pd.Categorical)
+        for name, column in _of_names(values, count) if named else _of_numbers(values, wide, count):
             columns.append(column.astype(np.float32))
             steps.append(bool(name))
             names.append(f"{field} {name}".strip())
     if wide:
-        for name, column in _combined(points):
+        for name, column in _combined(points, count):
             columns.append(column)
             steps.append(False)
             names.append(name)
-            count += 1
+            stands_for += 1
     if not columns:  # all points are equal
-        columns, steps, count = [np.zeros(points.count, np.float32)], [False], 1
-    return Coordinates(np.stack(columns, axis=1), np.array(steps), count, tuple(names) if wide else ())
+        columns, steps, stands_for = [np.zeros(points.count, np.float32)], [False], 1
+    return Coordinates(np.stack(columns, axis=1), np.array(steps), stands_for, tuple(names) if wide else ())
 
 
 def _differs(values: NDArray | pd.Categorical) -> bool:
@@ -89,18 +92,18 @@ def _differs(values: NDArray | pd.Categorical) -> bool:
 _Named = list[tuple[str, NDArray[np.floating]]]  # with a name: one of two values
 
 
-def _of_names(values: pd.Categorical) -> _Named:
-    names = {code: str(values.categories[code]) if code >= 0 else "none" for code in np.unique(values.codes)}
+def _of_names(values: pd.Categorical, count: int) -> _Named:
+    names = {code: str(values.categories[code]) if code >= 0 else "none" for code in np.unique(values.codes[:count])}
     return [(name, (values.codes == code) - 0.5) for code, name in names.items()]
 
 
-def _of_numbers(values: NDArray[np.floating], wide: bool) -> _Named:
+def _of_numbers(values: NDArray[np.floating], wide: bool, count: int) -> _Named:
     numbers = np.asarray(values, np.float64)
     lacking = np.isnan(numbers)
     found: _Named = []
-    if lacking.any():
+    if lacking[:count].any():
         found.append(("present", np.where(lacking, -0.5, 0.5)))
-    levels = np.unique(numbers[~lacking])
+    levels = np.unique(numbers[:count][~lacking[:count]])
     if len(levels) < 2:
         return found
     logs = np.log2(1.0 + numbers)
@@ -111,13 +114,13 @@ def _of_numbers(values: NDArray[np.floating], wide: bool) -> _Named:
     return found
 
 
-def _combined(points: Columns) -> list[tuple[str, NDArray[np.float32]]]:
+def _combined(points: Columns, count: int) -> list[tuple[str, NDArray[np.float32]]]:
     """Return those of the features that vary, from -1 to 1."""
     blocks = range(0, points.count, _BLOCK)
     values = np.concatenate(
         [features_of_columns(points.rows(slice(begin, begin + _BLOCK)))[:, _COMBINED] for begin in blocks]
     )
-    low, high = values.min(axis=0), values.max(axis=0)
+    low, high = values[:count].min(axis=0), values[:count].max(axis=0)
     return [
         (f"feature {_COMBINED[number]}", 2 * (values[:, number] - low[number]) / (high[number] - low[number]) - 1)
         for number in np.flatnonzero(high > low).tolist()

@@ -164,14 +164,19 @@ class GaussianProcess:
             residual[out] = self._targets[out] - mean
         return residual, deviation
 
-    def predict(self, rows: NDArray[np.int64] | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """[m] mean and standard deviation at these rows, by default all, in blocks."""
-        count = len(self.where.values) if rows is None else len(rows)
+    def predict(
+        self, rows: NDArray[np.int64] | None = None, where: Coordinates | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """[m] mean and standard deviation at these rows, by default all, in blocks; of other points with the same
+        coordinates, `where`.
+        """
+        values = (where or self.where).values
+        count = len(values) if rows is None else len(rows)
         p, mean, deviation = self.parameters, np.empty(count), np.empty(count)
 
         def fill(begin: int) -> None:
             some = slice(begin, begin + _BLOCK)
-            block = self._points(some if rows is None else rows[some])
+            block = torch.as_tensor(values[some if rows is None else rows[some]].astype(np.float64))
             k = self.kernel(block, self._x, p)
             variance = self._variance(block, p) - ((k @ self._inverse) * k).sum(1)
             mean[some] = self._middle + self._spread * (k @ self._weights).numpy()

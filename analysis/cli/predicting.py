@@ -101,7 +101,7 @@ def sweep(
     count: Count = None,
     search: Annotated[
         int | None,
-        typer.Option(min=1, help="Search for the best point in N trials (Optuna), instead of evaluating all points."),
+        typer.Option(min=1, help="Search for the best points and list N of those tried, instead of all points."),
     ] = None,
     export_machines: Annotated[
         Path | None, typer.Option("--export-machines", help="Folder for the best points as machine files (YAML).")

@@ -1,7 +1,8 @@
-"""Bayesian search for the best point where there are too many to list: Optuna's tree-structured Parzen estimator.
+"""Search for the best point where there are too many to list: differential evolution (Storn and Price, *Journal of
+Global Optimization* 1997), by SciPy, over the coordinates of a grid or a design space.
 
-The estimator (Bergstra, Bardenet, Bengio & Kégl, NeurIPS 2011) models the good and the other points seen so far, field
-by field, and tries next where the ratio of the two is largest. A trial here is a prediction, so hundreds cost seconds.
+What it minimises is what the model predicts. With a judge (`judge.py`) a search has two fidelities and goes on in
+rounds: of each round's best points some are simulated, and the next round minimises the surface through all of those.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from analysis.designs.design import Design, fields_of_columns
@@ -27,37 +29,36 @@ from uarch.space import Constraint, base_of, load_space
 from uarch.space_columns import columns_of
 
 _MOST = 100_000
+_POPULATION, _GENERATIONS = 64, 100  # points tried together; fewer generations where the last round's best begin
+_MORE_GENERATIONS = 50
+_CHOSEN_FROM = 10  # times as many of the best points, of which every so many-th is taken: neighbours teach little
+_IMPOSSIBLE = 1e30
 _BELOW_ONE = 1.0 - 1e-9
-Suggest = Callable[[Any], Columns]  # of a trial
+ROUNDS = 5  # of a search with a judge, the first by the model alone
+Score = Callable[[Columns], NDArray[np.float64]]  # what is smallest at the best point, [n]
+Judge = Callable[[Design], Score | None]  # nothing: as before
 
 
 @dataclass(frozen=True)
 class Searchable:
-    """Machines that a search may try: a trial's suggestions become one machine (which may not be possible)."""
+    """Machines that a search may try: points [n, coordinates] in [0, 1) become columns, not all of them possible."""
 
-    suggest: Suggest
+    coordinates: int
+    columns: Callable[[NDArray[np.float64]], Columns]
     constraints: tuple[Constraint, ...]
 
 
 def search_grid(base: Machine, grid: Mapping[str, Sequence[Any]], constraints: Sequence[Constraint] = ()) -> Searchable:
-    """Combinations of the values: numbers by their rank, names as categories."""
+    """Combinations of the values: numbers by their rank."""
     ordered = {
         field: sorted(values) if all(isinstance(value, int | float) for value in values) else list(values)
         for field, values in grid.items()
     }
     whole = Grid(base, ordered)
-
-    def suggest(trial: Any) -> Columns:
-        options = []
-        for field, values in ordered.items():
-            if isinstance(values[0], int | float):
-                chosen = trial.suggest_int(field, 0, len(values) - 1)
-            else:
-                chosen = trial.suggest_categorical(field, list(range(len(values))))
-            options.append(np.array([chosen]))
-        return whole.columns(options)
-
-    return Searchable(suggest, tuple(constraints))
+    sizes = np.array([len(values) for values in ordered.values()])
+    return Searchable(
+        len(sizes), lambda points: whole.columns(list((points * sizes).astype(np.int64).T)), tuple(constraints)
+    )
 
 
 def search_space(
@@ -66,84 +67,128 @@ def search_space(
     """The machines of a design space, by the coordinates of its dimensions."""
     content = load_space(space)
     start = base_of(content, base)
-
-    def suggest(trial: Any) -> Columns:
-        point = np.zeros((1, content.coordinates))
-        names = ["core", "l3", "memory"]
-        shares = ("in_order_share", "l3_share", "simple_memory_share")
-        for number, (name, share) in enumerate(zip(names, shares, strict=True)):
-            if 0 < content.shares.get(share, 0) < 1 and not (name == "core" and start is not None):
-                point[0, number] = trial.suggest_float(name, 0.0, _BELOW_ONE)
-        core = "in-order" if point[0, 0] < content.shares.get("in_order_share", 0) else "out-of-order"
-        core = start.core if start is not None else core
-        for number, (field, dimension) in enumerate(content.of_core(core), start=3):
-            if len(set(dimension.get("choices", (0, 1)))) > 1:
-                prefix = "" if start is not None or field not in _both(content) else f"{core} "
-                point[0, number] = trial.suggest_float(f"{prefix}{field}", 0.0, _BELOW_ONE)
-        return columns_of(content, point, start)
-
-    return Searchable(suggest, (*content.constraints, *constraints))
-
-
-def _both(space: Any) -> set[str]:
-    """Fields that both cores have, each with a dimension of its own."""
-    return set(space.dimensions["out-of-order"]) & set(space.dimensions["in-order"])
+    return Searchable(
+        content.coordinates, lambda points: columns_of(content, points, start), (*content.constraints, *constraints)
+    )
 
 
 def search(
     model: Model,
     programs: Sequence[ProgramVector],
     over: Searchable,
-    trials: int,
+    count: int,
     *,
     seed: int = 0,
     cost: str | None = None,
     objective: str | None = None,
+    judge: Judge | None = None,
     progress: bool = True,
 ) -> Design:
-    """The points that `trials` trials came to, for `analysis.designs.sweep.run`; the same for the same seed.
+    """Up to `count` of the best points, for `analysis.designs.sweep.run`; the same for the same seed and judge.
 
     What is minimised is the objective, by default the time; of several programs its geometric mean. Raises InputError
-    where Optuna is not installed or no point was possible.
+    where no point was possible.
     """
-    try:
-        import optuna
-    except ImportError:
-        raise InputError("--search needs Optuna: pip install 'perfvec-toolkit[search]'") from None
-    if not 1 <= trials <= _MOST:
-        raise InputError(f"--search {trials} must be from 1 to {_MOST:,} trials")
+    if not 1 <= count <= _MOST:
+        raise InputError(f"--search {count} must be from 1 to {_MOST:,} points")
     encoder = encoder_of(model)
     require_model(model, programs)
     vectors = np.stack([program.vector for program in programs])
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
-    found: list[Columns] = []
-    reason = ""
-    for _ in tqdm(range(trials), desc="search", unit="trial", disable=None if progress else True):
-        trial = study.ask()
-        point = over.suggest(trial)
-        good, broken = possible(point, over.constraints)
-        if not good[0]:
-            reason = broken
-            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-            continue
-        outcome = Outcome(point, cost, objective)
-        values = [outcome.columns(one) for one in cycles_of_columns(encoder, point, vectors).T]
-        study.tell(trial, _mean(np.array([value.get("objective", value["seconds"])[0] for value in values])))
-        found.append(point)
-    if not found:
-        raise InputError(f"an empty sweep: none of {trials:,} trials can be (the last breaks {reason})")
-    columns = concatenate(found)
+
+    def predicted(columns: Columns) -> NDArray[np.float64]:
+        outcome = Outcome(columns, cost, objective)
+        return mean_score(np.stack([outcome.score(one) for one in cycles_of_columns(encoder, columns, vectors).T]))
+
+    score: Score = predicted
+    evolution = _Evolution(over, seed, 1 if judge is None else ROUNDS, progress)
+    for part in np.array_split(np.arange(count), 1 if judge is None else ROUNDS):
+        evolution.go_on(score, len(part))
+        if judge is not None and part[-1:] != count - 1:
+            score = judge(evolution.design()) or score
+    return evolution.design()
+
+
+class _Evolution:
+    """Rounds of a search: each adds the best points that it came to and that are new."""
+
+    def __init__(self, over: Searchable, seed: int, rounds: int, progress: bool) -> None:
+        self._over, self._seed = over, seed
+        self._points = np.empty((0, over.coordinates))
+        self._found: list[Columns] = []
+        self._tried = self._impossible = 0
+        self._reason = ""
+        total = _GENERATIONS + (rounds - 1) * _MORE_GENERATIONS
+        self._bar = tqdm(total=total, desc="search", unit="generation", disable=None if progress else True)
+
+    def go_on(self, score: Score, count: int) -> None:
+        """Minimise the score and keep up to `count` points more. Raises InputError where none was ever possible."""
+        from scipy.optimize import differential_evolution  # takes a while, which every command would wait for
+
+        points, columns, values = [], [], []
+
+        def tried(population: NDArray[np.float64]) -> NDArray[np.float64]:
+            here = np.minimum(population.T, _BELOW_ONE)
+            machines = self._over.columns(here)
+            good, broken = possible(machines, self._over.constraints)
+            self._reason = broken or self._reason
+            self._tried += len(good)
+            self._impossible += int((~good).sum())
+            found = np.full(len(good), _IMPOSSIBLE)
+            if good.any():
+                points.append(here[good])
+                columns.append(machines.rows(good))
+                found[good] = score(columns[-1])
+                values.append(found[good])
+            return found
+
+        random = np.random.default_rng(self._seed + len(self._found))
+        population = random.random((_POPULATION, self._over.coordinates))
+        population[: len(self._points)] = self._points
+        differential_evolution(
+            tried,
+            [(0.0, 1.0)] * self._over.coordinates,
+            init=population,
+            maxiter=(_MORE_GENERATIONS if self._found else _GENERATIONS) - 1,
+            vectorized=True,
+            updating="deferred",
+            polish=False,
+            rng=random,
+            callback=lambda intermediate_result: self._bar.update() and None,
+        )
+        if not columns:
+            raise InputError(f"an empty sweep: none of {self._tried:,} points can be (the last breaks {self._reason})")
+        order = np.argsort(np.concatenate(values), kind="stable")
+        self._points = np.concatenate(points)[order[: _POPULATION // 2]]
+        self._take(concatenate(columns).rows(order), count)
+
+    def _take(self, best: Columns, count: int) -> None:
+        """Keep `count` of these points, the best first, that are not kept."""
+        kept = sum(one.count for one in self._found)
+        some = best.rows(slice(2 * _CHOSEN_FROM * count + kept))
+        new = ~_repeats(concatenate([*self._found, some]))[kept:]
+        distinct = np.flatnonzero(new)[: _CHOSEN_FROM * count]
+        if len(distinct):
+            self._found.append(some.rows(distinct[:: max(len(distinct) // count, 1)][:count]))
+
+    def design(self) -> Design:
+        """Return what was kept so far."""
+        columns = concatenate(self._found)
+        share = self._impossible / self._tried
+        told = (
+            f"{share:.0%} of {self._tried:,} points tried were no machine or broke a constraint" if self._reason else ""
+        )
+        return Design(columns, fields_of_columns(columns), False, told)
+
+
+def _repeats(columns: Columns) -> NDArray[np.bool_]:
     fields = fields_of_columns(columns)
-    new = ~fields.astype(str).duplicated().to_numpy() if len(fields.columns) else np.arange(len(found)) == 0
-    told = f"{trials - len(found):,} of {trials:,} trials were no machine or broke a constraint" if reason else ""
-    return Design(columns.rows(new), fields[new].reset_index(drop=True), False, told)
+    return fields.astype(str).duplicated().to_numpy() if len(fields.columns) else np.arange(columns.count) > 0
 
 
-def _mean(values: np.ndarray) -> float:
-    """Geometric, where more than one program is searched for."""
-    if len(values) == 1:
-        return float(values[0])
-    if (values <= 0).any():
+def mean_score(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean [n] of programs' scores [P, n]; of several the geometric. Raises InputError where there is none."""
+    if len(scores) == 1:
+        return scores[0]
+    if (scores <= 0).any():
         raise InputError("--objective: over several programs it must be above 0 for each; search for one at a time")
-    return float(np.exp(np.log(values).mean()))
+    return np.asarray(np.exp(np.log(scores).mean(axis=0)))

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.budget.budget import Answer, answer, by_model, shares
+from analysis.budget.budget import SHARE_OF_BEST, Answer, answer, by_model, shares
 from analysis.budget.within import within
 from analysis.designs.design import Design, first_points
 from analysis.designs.outcome import Outcome
@@ -70,6 +70,7 @@ def answered(
     cost: str | None = None,
     objective: str | None = None,
     best: int = 0,
+    share_of_best: float = SHARE_OF_BEST,
     level: float = DEFAULT_LEVEL,
     cluster: Dask | None = None,
     keep: str | os.PathLike[str] | None = None,
@@ -83,7 +84,7 @@ def answered(
     """
     threads = None if cluster is None else max(cluster.workers, 1)
     targets = within(targets, design.columns.count, seconds, threads)
-    targets = [_simulated_by(target, cluster, keep) for target in targets]
+    targets = [simulated_by(target, cluster, keep) for target in targets]
     parts = shares([target.simulable for target in targets], seconds)
     if not any(parts):
         return run(model, [target.vector for target in targets], design, cost=cost, objective=objective)
@@ -107,6 +108,7 @@ def answered(
             score=outcome.score,
             first=first,
             best=best,
+            share_of_best=share_of_best,
             level=level,
             modelled=target.represented_within(_FOR_VECTOR * share),
             threads=threads,
@@ -117,7 +119,8 @@ def answered(
     return of_answers(design, outcome, [target.name for target in targets], answers)
 
 
-def _simulated_by(target: Target, cluster: Dask | None, keep: str | os.PathLike[str] | None) -> Target:
+def simulated_by(target: Target, cluster: Dask | None, keep: str | os.PathLike[str] | None) -> Target:
+    """The target as the workers of a cluster simulate it, and what is in a folder is not simulated again."""
     program = target.simulable
     if program is None or (cluster is None and keep is None):
         return target

@@ -1,4 +1,4 @@
-"""Simulated points that are kept in a file, so that what was stopped goes on from where it was."""
+"""Simulated points that are kept: in a file, so that what was stopped goes on from where it was, or in memory."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import hashlib
 import json
 import math
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.programs.simulable import Estimates, Simulable
 from support.errors import InputError
@@ -24,40 +26,63 @@ _SAVED = 64  # points that are simulated before they are kept; more where there 
 class Kept:
     """A program whose simulations are kept in a folder, a line a machine; a line that was cut short is left out.
 
-    The file's name has a digest of the program (`Simulable.identity`) and of the simulator. Raises InputError where the
-    folder cannot be written.
+    The file's name has a digest of the program (`Simulable.identity`) and of the simulator. Without a folder they are
+    kept as long as this is. Raises InputError where the folder cannot be written.
     """
 
-    def __init__(self, of: Simulable, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, of: Simulable, folder: str | os.PathLike[str] | None = None) -> None:
         self._of = of
+        self._seconds, self._timed = 0.0, 0
         self.name, self.isa, self.identity = of.name, of.isa, of.identity
         self.instructions, self.work = of.instructions, of.work
+        self._path: Path | None = None
+        self._known: dict[str, tuple[float, float, float]] = {}
+        if folder is None:
+            return
         require_folder(folder)
         key = hashlib.sha256(f"{of.identity} {SIMULATOR}".encode()).hexdigest()[:12]
         self._path = Path(folder) / f"{of.name}-{key}.points.jsonl"
         self._known = dict(_read(self._path))
+
+    @property
+    def seconds_each(self) -> float:
+        """Seconds that one of the machines simulated here took; 0 before the first."""
+        return self._seconds / max(self._timed, 1)
+
+    def keeps(self, machines: Sequence[Machine]) -> NDArray[np.bool_]:
+        """Tell of each of the machines whether it has been simulated."""
+        return np.array([_key(machine) in self._known for machine in machines], bool)
 
     def prepare(self) -> None:
         """Nothing: where all is known, nothing is simulated."""
 
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
         """Return the cycles and intervals, as `Simulable` does."""
-        keys = [hashlib.sha256(str(configuration_key(machine)).encode()).hexdigest()[:24] for machine in machines]
+        keys = list(map(_key, machines))
         new = {key: machine for key, machine in zip(keys, machines, strict=True) if key not in self._known}
         together = max(_SAVED, 4 * (threads or 1))
         for first in range(0, len(new), together):
             some = dict(list(new.items())[first : first + together])
+            began = time.perf_counter()
             found = self._of.simulate(list(some.values()), threads)
+            self._seconds += time.perf_counter() - began
+            self._timed += len(some)
             values = zip(found.cycles.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
             self._append(dict(zip(some, values, strict=True)))
         known = np.array([self._known[key] for key in keys]).reshape(-1, 3)
         return Estimates(known[:, 0], known[:, 1], known[:, 2])
 
     def _append(self, found: dict[str, tuple[float, float, float]]) -> None:
+        self._known |= found
+        if self._path is None:
+            return
         lines = "".join(f"\n{json.dumps([key, *values])}" for key, values in found.items())
         with self._path.open("a", encoding="utf-8") as file:
             file.write(f"{lines}\n")
-        self._known |= found
+
+
+def _key(machine: Machine) -> str:
+    return hashlib.sha256(str(configuration_key(machine)).encode()).hexdigest()[:24]
 
 
 def _read(path: Path) -> Iterator[tuple[str, tuple[float, float, float]]]:

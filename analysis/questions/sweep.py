@@ -10,9 +10,12 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.budget.budget import SHARE_OF_BEST
 from analysis.designs import confirm, intervals, sweep
+from analysis.designs import judge as judging
 from analysis.designs import search as searching
 from analysis.designs.design import Design, grid_design, space_design
+from analysis.designs.judge import Judge
 from analysis.designs.outcome import Outcome
 from analysis.designs.search import Searchable
 from analysis.designs.sensitivity import sensitivity
@@ -78,8 +81,8 @@ class Sweep(Result):
 class SweepQuestion:
     """The points of a sweep: a grid around `base` (`vary`: the values of each field) or a `sample` of a design `space`.
 
-    `constraints` are comparisons, `cost` and `objective` arithmetic over fields; `search`: the number of trials, where
-    the best point is looked for instead of all points listed; `best`: how many points of each program are shown;
+    `constraints` are comparisons, `cost` and `objective` arithmetic over fields; `search`: how many
+    points are listed where the best is looked for; `best`: how many points of each program are shown;
     `heat`: the fields of the heat map. Raises InputError for a wrong field, value or expression, before any program is
     looked at.
     """
@@ -133,16 +136,24 @@ class SweepQuestion:
         There `low` and `high` are `low_seconds` and `high_seconds`.
         """
         require_level(level)
-        design = self._design(model, targets, progress)
+        asked, share_of_best = targets, SHARE_OF_BEST
+        if self.search is None:
+            design = self._listed
+        else:
+            judge = self._judge(model, targets, seconds, cluster, keep, progress)
+            design = self._searched(model, targets, judge, progress)
+            if judge is not None:
+                asked, seconds, share_of_best, keep = judge.targets, judge.share, judging.SHARE_OF_BEST, None
         frame = sweep.answered(
             model,
-            targets,
+            asked,
             design,
             seconds,
             base=self.base,
             cost=self.cost,
             objective=self.objective,
             best=self.best,
+            share_of_best=share_of_best,
             level=level,
             cluster=cluster,
             keep=keep,
@@ -185,18 +196,41 @@ class SweepQuestion:
             family = self.base.microcode
             yield f"{', '.join(varied)}: microcode {family} has latencies of its own, so this changes next to nothing"
 
-    def _design(self, model: Model, targets: Sequence[Target], progress: bool) -> Design:
-        if self.search is None:
-            return self._listed
-        vectors = [one.vector for one in targets]
+    def _judge(
+        self,
+        model: Model,
+        targets: Sequence[Target],
+        seconds: float,
+        cluster: Dask | None,
+        keep: str | os.PathLike[str] | None,
+        progress: bool,
+    ) -> Judge | None:
+        """Return the judge of the search, where there is time for one."""
+        assert self.search is not None
+        judge = Judge(
+            model,
+            targets,
+            self.search,
+            seconds,
+            cost=self.cost,
+            objective=self.objective,
+            cluster=cluster,
+            keep=keep,
+            progress=progress,
+        )
+        return judge if judge.simulates else None
+
+    def _searched(self, model: Model, targets: Sequence[Target], judge: Judge | None, progress: bool) -> Design:
+        assert self.search is not None
         return searching.search(
             model,
-            vectors,
+            [one.vector for one in targets],
             self._searchable,
             self.search,
             seed=self.seed,
             cost=self.cost,
             objective=self.objective,
+            judge=judge,
             progress=progress,
         )
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis import api
-from analysis.designs import confirm, search, sweep
+from analysis.designs import confirm, sweep
 from analysis.designs.design import fields_of_columns, grid_design, space_design
 from analysis.designs.sensitivity import sensitivity
 from analysis.designs.table import best, fields_of, pareto_front
@@ -19,7 +19,6 @@ from analysis.questions.sweep import SweepQuestion, gem5_result
 from analysis.results.figure import Points, label
 from analysis.results.intervals import readable
 from perfvec.machines.features import features_of_machines
-from perfvec.representation.library import load_library
 from support.errors import InputError
 from tests.analysis.vectors import program, shipped
 from tests.command import perfvec
@@ -147,7 +146,6 @@ def test_a_wrong_expression_is_one_line(cost, objective, match):
 
 
 def test_vectors_of_different_models_are_told():
-    from dataclasses import replace
 
     other = replace(program("q"), model="other")
     with pytest.raises(InputError, match="different models"):
@@ -242,46 +240,6 @@ def test_of_many_points_json_lists_the_front_and_the_best(monkeypatch):
     assert len(document["points"]) == len(set(np.flatnonzero(frame["pareto"])) | set(best(frame, 3).index))
     seconds = [document["points"][index]["seconds"] for index in document["best"]]
     assert seconds == sorted(frame["seconds"])[:3]
-
-
-def test_a_search_finds_the_best_of_a_grid():
-    pytest.importorskip("optuna")
-    grid = {"l1d.size_kib": [8, 16, 32, 64], "l2.latency": [6, 8, 10], "branch_predictor.kind": ["local", "tage"]}
-    over = search.search_grid(load_machine("base"), grid)
-    design = search.search(
-        shipped(), [program()], over, 60, seed=1, objective="time*(900+l1d.size_kib)", progress=False
-    )
-    assert not design.fields.duplicated().any()
-    found = sweep.run(shipped(), [program()], design, objective="time*(900+l1d.size_kib)")["objective"].min()
-    every = sweep.run(
-        shipped(), [program()], grid_design(load_machine("base"), grid), objective="time*(900+l1d.size_kib)"
-    )
-    assert found <= every["objective"].quantile(0.1)
-
-
-def test_a_search_of_a_space_keeps_its_constraints():
-    pytest.importorskip("optuna")
-    over = search.search_space("caches", base="zen4")
-    design = search.search(shipped(), [program(), program("q", 1)], over, 12, progress=False)
-    again = search.search(shipped(), [program(), program("q", 1)], over, 12, progress=False)
-    assert design.fields.equals(again.fields)
-    machine = design.columns.machine(0, "m")
-    assert machine.l2.size_kib >= 2 * machine.l1d.size_kib
-    assert machine.pipeline == load_machine("zen4").pipeline
-
-
-def test_a_program_counts_in_a_search_however_long_it_runs():
-    """The geometric mean of two times orders points as before where one of them is a thousand times as long."""
-    pytest.importorskip("optuna")
-    grid = {"l1d.size_kib": [8, 16, 32, 64], "l2.latency": [6, 8, 10], "frequency_ghz": [1.0, 2.0, 3.0]}
-    over, suite = search.search_grid(load_machine("base"), grid), {one.program: one for one in load_library()}
-    one, other = suite["sort"], suite["k_stream"]
-    longer = replace(other, vector=1000 * other.vector)
-    both, again, alone, instead = (
-        search.search(shipped(), programs, over, 20, progress=False).fields
-        for programs in ([one, other], [one, longer], [one], [longer])
-    )
-    assert both.equals(again) and not alone.equals(instead)
 
 
 def test_scripts_for_gem5_and_the_machines_in_them(tmp_path):
@@ -385,14 +343,6 @@ def test_the_base_is_the_best_point_only_if_it_is(seconds, told):
     base = replace_field(load_machine("base"), "l2.size_kib", 1024)
     importance = pd.DataFrame({"field": ["l2.size_kib"], "first_order": [1.0]})
     assert sweep_page.headline(frame, best(frame, 1), importance, base).sentence == told
-
-
-@pytest.mark.parametrize("grid", [{"l2.size_kib": [512]}, {"l2.size_kib": [256, 512]}])
-def test_a_search_that_comes_to_one_point_has_it(grid):
-    pytest.importorskip("optuna")
-    answer = api.sweep(program(), base="base", vary=grid, search=1, model=shipped())
-    assert len(answer.table) == len(answer.best) == 1 and answer.sensitivity.empty
-    assert "1 best of 1 points" in answer.text() and "Empty" not in answer.text()
 
 
 def test_objectives_that_are_not_above_0_have_no_range():

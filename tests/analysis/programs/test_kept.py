@@ -66,3 +66,13 @@ def test_a_folder_that_cannot_be_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file: cannot be a folder"):
         Kept(Counting(), tmp_path / "file")
+
+
+def test_in_memory_nothing_is_simulated_twice_and_what_one_takes_is_known():
+    program = Counting()
+    kept = Kept(program)
+    assert kept.seconds_each == 0.0 and not kept.keeps(MACHINES).any()
+    kept.simulate(MACHINES[:2])
+    assert kept.keeps(MACHINES).tolist() == [True, True, False] and kept.seconds_each > 0
+    kept.simulate(MACHINES)
+    assert program.simulated == ["base", "zen4", "haswell"]
