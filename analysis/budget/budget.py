@@ -94,25 +94,25 @@ def answer(
     limit: int | None = None,
     threads: int | None = None,
     modelled: bool = False,
+    told: bool = True,
     progress: bool = True,
 ) -> Answer:
     """The program's cycles on all points, by the best that so many seconds allow (infinity: all are simulated).
 
     No more than `limit` points are simulated, where it is given; `first` are rows that come before all others, `score`
     says which points look best, a `share_of_best` of those simulated are such, and the `best` of them are simulated at
-    the end. `modelled`: the surface over a wide
-    design reads what the model predicts, for which there must be time. Where not one point fits, one line on
-    stderr says so and the model answers, its rows of these `sources`. Where fewer than `least` fit, or a field that
-    varies over `first` has one value in all of them, the others stay the model's, and one line warns of that; with a
-    `score` they are scaled, so that points of both sources can be ranked.
+    the end. `modelled`: the surface over a wide design reads what the model predicts, for which there must be time.
+    Where not one point fits, one line on stderr says so (if `told`) and the model answers, its rows of these `sources`.
+    Where fewer than `least` fit, or a field that varies over `first` has one value in all of them, the others stay the
+    model's, and one line warns of that; with a `score` they are scaled, so that points of both sources can be ranked.
     """
     run = SimulatedPoints(program, points, seconds, limit, threads or processors(), level, progress)
     if run.affordable() < 1:
-        print(
-            f"perfvec: {program.name}: not one point of {program.work:,} instructions can be simulated in "
-            f"{seconds:g} s; the model answers (raise --budget)",
-            file=sys.stderr,
-        )
+        if told:
+            _tell(
+                f"{program.name}: not one point of {program.work:,} instructions can be simulated in {seconds:g} s; "
+                "the model answers (raise --budget)"
+            )
         return by_model(predicted(), sources)
     with run:
         program.prepare()
@@ -126,7 +126,9 @@ def answer(
         where = where or coordinates(points)
         if modelled and where.names:
             where = where.with_model(predicted())
-        return _corrected(run, where, predicted, sources, score, list(first), best, share_of_best, least, level, seed)
+        return _corrected(
+            run, where, predicted, sources, score, list(first), best, share_of_best, least, level, seed, told
+        )
 
 
 def shares(programs: Sequence[Simulable | None], seconds: float) -> list[float]:
@@ -148,6 +150,7 @@ def _corrected(
     least: int,
     level: float,
     seed: int,
+    told: bool,
 ) -> Answer:
     generator = np.random.default_rng(seed)
     every = np.arange(run.points.count)
@@ -184,12 +187,12 @@ def _corrected(
     still = [field for field in run.moving(first) if field not in run.moving(run.rows.tolist())]
     if run.count < least or still:
         scaled = score is not None  # points that are ranked
-        told = f", none with another {' or '.join(still)}" if still and run.count >= least else ""
-        print(
-            f"perfvec: {run.program.name}: only {run.count} of {run.points.count} points were simulated in time{told}; "
-            f"the model answers for the others{', scaled to these' if scaled else ''} (raise --budget)",
-            file=sys.stderr,
-        )
+        lacking = f", none with another {' or '.join(still)}" if still and run.count >= least else ""
+        if told:
+            _tell(
+                f"{run.program.name}: only {run.count} of {run.points.count} points were simulated in time{lacking}; "
+                f"the model answers for the others{', scaled to these' if scaled else ''} (raise --budget)"
+            )
         others = by_model(predicted(), sources)
         return run.answer(_scaled(run, others) if scaled else others)
     for turn in range(_TURNS_OF_BEST):
@@ -211,6 +214,10 @@ def _corrected(
     cycles = np.exp(shown)
     cycles[~fixed] *= 1 + 1e-14  # rounding puts none before a simulated point that is as fast
     return run.answer(Answer(cycles, np.exp(shown - half), np.exp(shown + half), number))
+
+
+def _tell(what: str) -> None:
+    print(f"perfvec: {what}", file=sys.stderr)
 
 
 def _scaled(run: SimulatedPoints, model: Answer) -> Answer:

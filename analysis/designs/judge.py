@@ -70,6 +70,7 @@ class Judge:
             objective=self._objective,
             share_of_best=SHARE_OF_BEST,
             cluster=self._cluster,
+            told=False,
             progress=self._progress,
         )
         shape = (len(self.targets), design.columns.count)

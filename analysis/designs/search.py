@@ -20,6 +20,7 @@ from analysis.designs.design import Design, fields_of_columns
 from analysis.designs.outcome import Outcome
 from analysis.designs.sweep import encoder_of, require_model
 from perfvec.machines.columns import cycles_of_columns
+from perfvec.machines.features import narrowest
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 from support.errors import InputError
@@ -94,10 +95,15 @@ def search(
     encoder = encoder_of(model)
     require_model(model, programs)
     vectors = np.stack([program.vector for program in programs])
+    instructions = np.array([program.instructions for program in programs])
 
     def predicted(columns: Columns) -> NDArray[np.float64]:
+        """Where the model says what no machine of that width can do, it is wrong, and the search must not go there."""
+        cycles = cycles_of_columns(encoder, columns, vectors)
+        least = instructions / narrowest(columns)[:, None]
         outcome = Outcome(columns, cost, objective)
-        return mean_score(np.stack([outcome.score(one) for one in cycles_of_columns(encoder, columns, vectors).T]))
+        scores = mean_score(np.stack([outcome.score(one) for one in np.maximum(cycles, least).T]))
+        return np.where((cycles < least).any(axis=1), _IMPOSSIBLE, scores)
 
     score: Score = predicted
     evolution = _Evolution(over, seed, 1 if judge is None else ROUNDS, progress)

@@ -74,13 +74,15 @@ def answered(
     level: float = DEFAULT_LEVEL,
     cluster: Dask | None = None,
     keep: str | os.PathLike[str] | None = None,
+    told: bool = True,
     progress: bool = True,
 ) -> pd.DataFrame:
     """The table of `run`, each number by the best that a budget of so many seconds allows (`analysis.budget`).
 
     `source` says which it is: `simulated`, `corrected` (with `low` and `high`, seconds) or `zero-shot`. The `base` and
     the ends of every field are among the first points simulated; the last are the `best`, as many as are wanted.
-    Points are simulated on this machine, or on the workers of a `cluster`; those in the folder `keep` are not again.
+    Points are simulated on this machine, or on the workers of a `cluster`; those in the folder `keep` are not again. Not
+    `told`, nothing is said on stderr of points for which there was no time.
     """
     threads = None if cluster is None else max(cluster.workers, 1)
     targets = within(targets, design.columns.count, seconds, threads)
@@ -92,7 +94,8 @@ def answered(
     first = first_points(design, base)
 
     def predicted(target: Target) -> NDArray[np.float64]:
-        told_outside(encoder_of(model), design.columns)
+        if told:
+            told_outside(encoder_of(model), design.columns)
         require_model(model, [target.vector])
         found = cycles_of_columns(encoder_of(model), design.columns, target.vector.vector[None])
         return np.asarray(found[:, 0])
@@ -112,6 +115,7 @@ def answered(
             level=level,
             modelled=target.represented_within(_FOR_VECTOR * share),
             threads=threads,
+            told=told,
             progress=progress,
         )
 

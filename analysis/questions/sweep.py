@@ -136,12 +136,12 @@ class SweepQuestion:
         There `low` and `high` are `low_seconds` and `high_seconds`.
         """
         require_level(level)
-        asked, share_of_best = targets, SHARE_OF_BEST
+        asked, share_of_best, alone = targets, SHARE_OF_BEST, False
         if self.search is None:
             design = self._listed
         else:
             judge = self._judge(model, targets, seconds, cluster, keep, progress)
-            design = self._searched(model, targets, judge, progress)
+            design, alone = self._searched(model, targets, judge, progress), judge is None
             if judge is not None:
                 asked, seconds, share_of_best, keep = judge.targets, judge.share, judging.SHARE_OF_BEST, None
         frame = sweep.answered(
@@ -178,6 +178,7 @@ class SweepQuestion:
                 *cut_short(targets),
                 *([design.left_out] if design.left_out else []),
                 *self._replaced(),
+                *(["a search by the model alone ends where it is most optimistic; simulate the best points"] * alone),
                 *novelty.unlike(model, guessed),
             ),
             headline=lambda: sweep_page.headline(

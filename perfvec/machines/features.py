@@ -155,6 +155,12 @@ def features_of_columns(columns: Columns) -> NDArray[np.float32]:
     return found
 
 
+def narrowest(columns: Columns) -> NDArray[np.float64]:
+    """[count] instructions a cycle at most, by the narrowest width."""
+    found = evaluate(quantities()["narrowest"], dict(columns))
+    return np.broadcast_to(np.asarray(found, np.float64), columns.count)
+
+
 def features_of_machines(machines: Sequence[Machine]) -> NDArray[np.float32]:
     """[K, F] of machines of any kinds."""
     return features_of_columns(of_machines(machines))

@@ -14,6 +14,7 @@ from analysis.designs.design import grid_design, space_design
 from analysis.programs.simulable import Estimates
 from analysis.programs.targets import Target
 from analysis.questions.sweep import SweepQuestion
+from perfvec.machines.features import narrowest
 from perfvec.representation.library import load_library
 from tests.analysis.vectors import program, shipped
 from uarch.columns import concatenate
@@ -107,7 +108,7 @@ def test_a_search_finds_what_the_model_does_not_know(ten_points_a_round):
     assert by_model["l2.latency"][by_model["seconds"].idxmin()] < 12
     contrary = Contrary()
     found = searched([Target(contrary, program)], 20.0)
-    assert found.table["source"].isin(("simulated", "corrected")).all()
+    assert found.table["source"].isin(("simulated", "corrected")).all() and not found.notes
     assert found.table["cycles"].min() <= 1.02 * LEAST and found.best["source"].iloc[0] == "simulated"
     keys = [str(machine.to_dict() | {"name": ""}) for machine in contrary.asked]
     assert len(keys) == len(set(keys)) <= 5 * 12  # of all rounds no machine twice
@@ -118,6 +119,7 @@ def test_a_search_within_too_short_a_budget_is_the_model_s():
     contrary = Contrary()
     found = searched([Target(contrary, program)], 1e-3)
     assert not contrary.asked and set(found.table["source"]) == {"zero-shot"}
+    assert any("simulate the best points" in note for note in found.notes)
     over = search.search_grid(load_machine("base"), GRID)
     assert found.design.fields.equals(search.search(shipped(), [program()], over, 60, progress=False).fields)
 
@@ -135,6 +137,15 @@ def test_a_search_lists_different_points_the_best_among_them():
     seconds = sweep.run(shipped(), [program()], design)["seconds"]
     sampled = sweep.run(shipped(), [program()], space_design("default", 3000, seed=3))["seconds"]
     assert seconds.idxmin() == 0 and seconds.min() < sampled.min()
+
+
+def test_a_search_does_not_go_where_the_model_says_what_no_machine_can_do():
+    fast = replace(program(), vector=program().vector / 3)  # most predictions are below an instruction a slot
+    design = search.search(shipped(), [fast], search.search_space("default"), 30, seed=3, progress=False)
+    cycles = sweep.run(shipped(), [fast], design)["cycles"]
+    assert (cycles >= fast.instructions / narrowest(design.columns)).all()
+    every = space_design("default", 1000, seed=3)
+    assert (sweep.run(shipped(), [fast], every)["cycles"] < fast.instructions / narrowest(every.columns)).mean() > 0.5
 
 
 def test_other_points_have_the_coordinates_of_a_design():
