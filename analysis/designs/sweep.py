@@ -81,8 +81,8 @@ def answered(
 
     `source` says which it is: `simulated`, `corrected` (with `low` and `high`, seconds) or `zero-shot`. The `base` and
     the ends of every field are among the first points simulated; the last are the `best`, as many as are wanted.
-    Points are simulated on this machine, or on the workers of a `cluster`; those in the folder `keep` are not again. Not
-    `told`, nothing is said on stderr of points for which there was no time.
+    Points are simulated on this machine, or on the workers of a `cluster`; those in the folder `keep` are not again.
+    Not `told`, nothing is said on stderr of points for which there was no time.
     """
     threads = None if cluster is None else max(cluster.workers, 1)
     targets = within(targets, design.columns.count, seconds, threads)
