@@ -218,6 +218,24 @@ def test_a_line_that_is_dirty_below_is_so_in_the_first_level_that_takes_it():
         assert simulation.statistics["l1d_write_backs"] == times
 
 
+@pytest.mark.parametrize("stored", [0, 1])
+def test_a_line_is_dirty_in_one_level_alone(stored):
+    """The first level takes a dirty line and stays in use of it, while the second one drops what it had of it."""
+    near, dirty = np.uint64(4), np.uint64(1)
+    line, others = DATA[:1], DATA[1:1025]
+    program = Program([Instruction(Operation.NONE, destinations=(1,), flags=Flag.LOAD)])
+    for k, one in enumerate(LINES[2048 : 2048 + 2 * 8192]):
+        program.execute(0, (int(one) * 64, 8, 0))
+        if k % 64 == 0:
+            program.execute(0, (int(LINES[0]) * 64, 8, 0))
+    machine = replace_field(replace_field(BASE, "l1d.prefetcher", "none"), "l2.prefetcher", "none")
+    simulation = Simulation(machine, program.static())
+    simulation.touch(np.concatenate([line | dirty, others, line | near | np.uint64(stored)]))
+    simulation.reset_counters()
+    simulation.run(program.chunk())
+    assert simulation.statistics["l1d_write_backs"] == simulation.statistics["l2_write_backs"] == 0
+
+
 NONE, DECODE, EXECUTE = 0, 1, 2  # redirections
 
 

@@ -329,7 +329,8 @@ void Hierarchy::touch_levels(int level, int from, Line line, bool write, bool al
             cache.use(line, place, static_cast<std::uint8_t>((passed_on ? 0 : flags & Cache::DIRTY) | write));
             demand = false;  // the level above asks no further: this one's order changes, its prefetcher sees nothing
         } else {
-            const bool dirty = write || (alone && level == L1D && take_dirty(cache.next, line));
+            const bool taken = alone && level == L1D && take_dirty(cache.next, line);
+            const bool dirty = write || taken;
             install(where, line, static_cast<std::uint8_t>(dirty | where << Cache::SOURCE_SHIFT), 0, false);
         }
         asking = place ? -1 : where;
