@@ -121,6 +121,7 @@ class _Evolution:
         self._over, self._seed = over, seed
         self._points = np.empty((0, over.coordinates))
         self._found: list[Columns] = []
+        self._first: list[Columns] = []
         self._tried = self._impossible = 0
         self._reason = ""
         total = _GENERATIONS + (rounds - 1) * _MORE_GENERATIONS
@@ -163,6 +164,7 @@ class _Evolution:
         )
         if not columns:
             raise InputError(f"an empty sweep: none of {self._tried:,} points can be (the last breaks {self._reason})")
+        self._first = self._first or columns[:1]
         order = np.argsort(np.concatenate(values), kind="stable")
         self._points = np.concatenate(points)[order[: _POPULATION // 2]]
         self._take(concatenate(columns).rows(order), count)
@@ -177,13 +179,14 @@ class _Evolution:
             self._found.append(some.rows(distinct[:: max(len(distinct) // count, 1)][:count]))
 
     def design(self) -> Design:
-        """Return what was kept so far."""
+        """Return what was kept so far, with the fields in which the machines first tried differ."""
         columns = concatenate(self._found)
+        fields = fields_of_columns(concatenate([columns, *self._first])).iloc[: columns.count]
         share = self._impossible / self._tried
         told = (
             f"{share:.0%} of {self._tried:,} points tried were no machine or broke a constraint" if self._reason else ""
         )
-        return Design(columns, fields_of_columns(columns), False, told)
+        return Design(columns, fields, False, told)
 
 
 def _repeats(columns: Columns) -> NDArray[np.bool_]:

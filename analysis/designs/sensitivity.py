@@ -27,14 +27,16 @@ def sensitivity(
 
     Columns: `program`, `field`, `first_order` (0 to 1), `best` (the value, or the middle of the class, with the least
     mean outcome) and `range` (largest mean outcome over the least, if that is above 0, else NaN). `exact`: the points
-    are a full grid. `searched`: they are where a search looked, so that means compare unlike points, and `best` is the
-    best point's value.
+    are a full grid. `searched`: they are where a search looked, so that means compare unlike points, `best` is the best
+    point's value, and a field with one value in all of them has no row.
     """
     rows = []
     for program, part in frame.groupby("program", sort=False):
         y = part[outcome].to_numpy(float)
         found: list[dict[str, Any]] = []
         for field in fields:
+            if searched and part[field].nunique(dropna=False) == 1:
+                continue
             most = max(2, min(_CLASSES, len(part) // _LEAST))
             place, values = classes(part[field], exact=exact, most=most)
             count = np.bincount(place, minlength=len(values))
