@@ -98,7 +98,7 @@ def search(
     instructions = np.array([program.instructions for program in programs])
 
     def predicted(columns: Columns) -> NDArray[np.float64]:
-        """Where the model says what no machine of that width can do, it is wrong, and the search must not go there."""
+        """The model's score, beyond reach where it says what no machine of that width can do: there it is wrong."""
         cycles = cycles_of_columns(encoder, columns, vectors)
         least = instructions / narrowest(columns)[:, None]
         outcome = Outcome(columns, cost, objective)
