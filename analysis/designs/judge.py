@@ -77,29 +77,32 @@ class Judge:
         simulated = (frame["source"] == "simulated").to_numpy().reshape(shape)
         if simulated.sum(axis=1).min() < LEAST:
             return None
+        known, count = self._predicted(design.columns), design.columns.count
+
+        def located(*others: Columns) -> list[Coordinates]:
+            """The coordinates of the design's points, and of others behind them, for each program."""
+            where = coordinates(concatenate([design.columns, *others]), count)
+            predicted = np.concatenate([known, *map(self._predicted, others)], axis=1)
+            return [where.with_model(cycles, count) for cycles in predicted]
+
         surfaces = []
-        for where, rows, cycles in zip(
-            self._located(design, []), simulated, frame["cycles"].to_numpy().reshape(shape), strict=True
-        ):
+        for where, rows, cycles in zip(located(), simulated, frame["cycles"].to_numpy().reshape(shape), strict=True):
             surfaces.append(GaussianProcess(where, np.flatnonzero(rows), np.log(cycles[rows])))
 
         def score(columns: Columns) -> NDArray[np.float64]:
             outcome = Outcome(columns, self._cost, self._objective)
             scores = []
-            for where, surface in zip(self._located(design, [columns]), surfaces, strict=True):
-                log, deviation = surface.predict(np.arange(design.columns.count, len(where.values)), where)
+            for where, surface in zip(located(columns), surfaces, strict=True):
+                log, deviation = surface.predict(np.arange(count, len(where.values)), where)
                 scores.append(outcome.score(np.exp(log - deviation)))
             return mean_score(np.stack(scores))
 
         return score
 
-    def _located(self, design: Design, others: list[Columns]) -> list[Coordinates]:
-        """The coordinates of the design's points, and of others behind them, for each program."""
-        columns, count = concatenate([design.columns, *others]), design.columns.count
+    def _predicted(self, columns: Columns) -> NDArray[np.float64]:
+        """The model's cycles [programs, n]."""
         vectors = np.stack([target.vector.vector for target in self.targets])
-        where = coordinates(columns, count)
-        predicted = cycles_of_columns(encoder_of(self._model), columns, vectors).T
-        return [where.with_model(cycles, count) for cycles in predicted]
+        return cycles_of_columns(encoder_of(self._model), columns, vectors).T
 
 
 def _keeping(target: Target) -> Target:
