@@ -178,7 +178,7 @@ class SweepQuestion:
                 *cut_short(targets),
                 *([design.left_out] if design.left_out else []),
                 *self._replaced(),
-                *(["a search by the model alone ends where it is most optimistic; simulate the best points"] * alone),
+                *([_OPTIMISTIC] if alone and (chosen["source"] != "simulated").any() else []),
                 *novelty.unlike(model, guessed),
             ),
             headline=lambda: sweep_page.headline(
@@ -254,6 +254,7 @@ class SweepQuestion:
         return searching.search_grid(self.base, self.vary, self._limits)
 
 
+_OPTIMISTIC = "a search by the model alone ends where it is most optimistic; simulate the best points"
 _MOST_TABLES = 2  # of a search's or a sample's fields side by side
 
 

@@ -124,6 +124,12 @@ def test_a_search_within_too_short_a_budget_is_the_model_s():
     assert found.design.fields.equals(search.search(shipped(), [program()], over, 60, progress=False).fields)
 
 
+def test_points_that_were_simulated_are_not_called_optimistic(monkeypatch):
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(12 - self.count, 0))
+    found = searched([Target(Contrary(), program)], 1.0)  # too short for a judge
+    assert set(found.best["source"]) == {"simulated"} and not found.notes
+
+
 @pytest.mark.slow
 def test_a_search_of_two_programs_is_judged_by_both(ten_points_a_round):
     found = searched([Target(Contrary(), program), Target(Contrary(), lambda: program("q", 1), shown="q")], 20.0)
