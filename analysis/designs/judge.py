@@ -30,7 +30,7 @@ SHARE_OF_BEST = 0.5  # of the points that are simulated, those that look best; t
 
 
 class Judge:
-    """Judges the points of a search for so many within a budget of seconds, a part of it (`share`) each round.
+    """Judges the points of a search for so many within a budget of seconds, a part of it each round.
 
     `targets` are the programs, which keep what has been simulated.
     """
@@ -52,7 +52,8 @@ class Judge:
         self._cluster, self._progress = cluster, progress
         threads = max(cluster.workers, 1) if cluster is not None else processors()
         self.targets = [_keeping(simulated_by(one, cluster, keep)) for one in within(targets, count, seconds, threads)]
-        self.share = seconds / ROUNDS
+        self.last = 2 * seconds / (ROUNDS + 1)  # seconds for the end, when the best points are simulated
+        self._each = seconds / (ROUNDS + 1)
         work = [0 if one.simulable is None else one.simulable.work for one in self.targets]
         self.simulates = all(work) and SURFACE * sum(work) <= seconds * RATE * threads  # else the model judges alone
 
@@ -65,7 +66,7 @@ class Judge:
             self._model,
             self.targets,
             design,
-            self.share,
+            self._each,
             cost=self._cost,
             objective=self._objective,
             share_of_best=SHARE_OF_BEST,

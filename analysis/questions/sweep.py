@@ -143,7 +143,7 @@ class SweepQuestion:
             judge = self._judge(model, targets, seconds, cluster, keep, progress)
             design, alone = self._searched(model, targets, judge, progress), judge is None
             if judge is not None:
-                asked, seconds, share_of_best, keep = judge.targets, judge.share, judging.SHARE_OF_BEST, None
+                asked, seconds, share_of_best, keep = judge.targets, judge.last, judging.SHARE_OF_BEST, None
         frame = sweep.answered(
             model,
             asked,
