@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from perfvec.model import Model, load_model
@@ -28,6 +29,10 @@ from uarch.space import sample
 # As in `make test`: what is imported here, and by the many processes that tests start, is compiled once and kept.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# How long an example takes says nothing where other processes run.
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
 
 SLOW_FIXTURES = {"browser", "dask", "tvm", "collected", "trained"}  # Chromium, processes, TVM, many models
 LONGEST = (

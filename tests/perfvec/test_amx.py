@@ -48,7 +48,7 @@ def test_where_the_processor_has_tiles_they_are_used(width, kernel):
 
 
 @needs_tiles
-@settings(max_examples=20, deadline=None)  # each shape compiles once
+@settings(max_examples=20)
 @given(
     width=st.sampled_from([32, 64, 128]),
     kernel=st.integers(1, 4),
@@ -76,7 +76,7 @@ def test_more_rows_than_a_chunk():
 
 
 @needs_tiles
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(cut=st.integers(1, 39))
 def test_chunks_are_the_whole_but_for_rounding(cut):
     net = network()

@@ -39,7 +39,7 @@ def by_chunks(net, x, cuts):
 @pytest.mark.slow
 @every
 @pytest.mark.parametrize("gradients", [True, False])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(cuts=st.sets(st.integers(1, STEPS - 1)))
 def test_chunks_are_the_whole_with_gradients_and_without(name, gradients, cuts):
     net, x = architecture(name), stream()

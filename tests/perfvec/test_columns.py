@@ -26,7 +26,7 @@ def test_features_of_the_presets():
     )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10_000), space=st.sampled_from(["default", "caches", "embedded"]))
 def test_features_of_random_machines(seed, space):
     machines = sample(12, seed, space)

@@ -4,7 +4,7 @@ import hypothesis.extra.numpy as arrays
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perfvec.architectures.gate import add_rounded, gated
@@ -23,7 +23,6 @@ def exact(both):
     return torch.tanh(value) * torch.sigmoid(gate)
 
 
-@settings(deadline=None)  # the first call may compile
 @given(pairs)
 def test_in_float32_it_errs_by_its_rounding(both):
     given = torch.from_numpy(both)
@@ -32,7 +31,6 @@ def test_in_float32_it_errs_by_its_rounding(both):
     )
 
 
-@settings(deadline=None)  # the first call may compile
 @given(pairs)
 def test_in_bfloat16_it_is_next_to_the_exact_one(both):
     given = torch.from_numpy(both).bfloat16()
@@ -71,7 +69,6 @@ def test_the_sum_is_exact_and_goes_on_in_float32():
     assert torch.equal(rounded, total)
 
 
-@settings(deadline=None)
 @given(arrays.arrays(np.float32, st.tuples(st.integers(0, 5), st.just(WIDTH)), elements=numbers), st.integers(0, 2**40))
 def test_a_rounded_number_is_one_of_its_neighbours(values, row):
     given, rounded = torch.from_numpy(values), torch.empty(len(values), WIDTH, dtype=torch.bfloat16)

@@ -98,7 +98,7 @@ def test_a_prior_of_twice_the_time_is_off_by_plus_1():
     assert found.prior_errors.tolist() == [1.0]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 8), st.floats(0.01, 100.0))
 def test_no_observed_program_gets_a_negative_time(seed, programs, contrast):
     """Even where the times contradict each other as no machine could."""
@@ -121,7 +121,7 @@ def test_a_negative_time_is_moved_to_the_bound_by_the_shortest_way():
     assert np.allclose(moved, [-1.0 + 0.2, 0.8], atol=1e-6)  # shares 1 : 4, as the variances
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.floats(1e-3, 1e3))
 def test_the_units_do_not_matter(seed, factor):
     vectors, cycles, prior, _ = problem(np.random.default_rng(seed), 5, 4, 0.2, 0.1)

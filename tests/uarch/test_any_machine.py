@@ -75,7 +75,7 @@ def machines(draw: st.DrawFn) -> Machine:
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(machines(), st.sets(st.sampled_from(sorted(IDEAL))))
 def test_the_core_runs_every_machine_that_is_valid(machine, ideal):
     simulation = Simulation(machine, PROGRAM.static(), ideal)

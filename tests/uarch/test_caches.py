@@ -49,7 +49,7 @@ class PlainCache:
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(st.integers(0, 600), st.integers(0, 63), st.sampled_from([1, 8, 32]), st.booleans()), max_size=400

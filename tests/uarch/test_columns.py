@@ -27,7 +27,7 @@ def test_machines_come_back_from_columns():
     assert [columns.machine(row, machine.name) for row, machine in enumerate(machines)] == machines
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     rob=st.lists(st.integers(16, 300), min_size=1, max_size=4, unique=True),
     queue=st.lists(st.integers(8, 300), min_size=1, max_size=4, unique=True),

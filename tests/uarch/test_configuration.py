@@ -281,7 +281,7 @@ ODD_VALUES = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_perturbed_field_loads_or_is_named(data):
     machine = data.draw(st.sampled_from(MACHINES))
@@ -304,7 +304,7 @@ def test_a_perturbed_field_loads_or_is_named(data):
         assert machine_from_dict(found.to_dict()) == found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_missing_or_unknown_field_is_named(data):
     values = data.draw(st.sampled_from(MACHINES)).to_dict()

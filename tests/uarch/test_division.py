@@ -36,7 +36,7 @@ def machines(draw: st.DrawFn) -> Machine:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     machines(),
     st.sampled_from(("x86-64", "aarch64")),
@@ -67,7 +67,7 @@ def test_any_division_into_chunks_gives_the_same_cycles_and_stacks(machine, isa,
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(machines(), st.integers(0, 2**32 - 1), st.integers(0, INSTRUCTIONS))
 def test_what_a_stack_is_kept_of_may_change_on_the_way(machine, seed, cut):
     """Chunks with and without a stack take turns; groups are any that are given."""

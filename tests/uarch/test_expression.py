@@ -53,7 +53,7 @@ def pythons(node):
     raise TypeError(ast.dump(node))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(_TEXTS)
 def test_values_are_python_s(text):
     try:

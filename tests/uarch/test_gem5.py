@@ -459,7 +459,7 @@ VALUES = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from([O3, MINOR]), st.data())
 def test_any_change_of_a_configuration_is_read_or_told_in_one_line(document, data):
     document = copy.deepcopy(document)
@@ -482,7 +482,7 @@ def test_any_change_of_a_configuration_is_read_or_told_in_one_line(document, dat
         assert all("\n" not in note for note in notes)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.recursive(
         VALUES,

@@ -92,7 +92,7 @@ def misses(kind, size_kib, ways, lines, *, timed=True):
 
 
 @pytest.mark.parametrize("kind", ["tree-plru", "srrip", "lru"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.integers(0, 60), min_size=1, max_size=300),
     st.sampled_from([(1, 1), (1, 4), (1, 16), (3, 6), (3, 3)]),

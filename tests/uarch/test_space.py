@@ -209,7 +209,7 @@ ENTRIES = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.dictionaries(
         st.sampled_from(["l1d.latency", "l2.size_kib", "l3.size_kib", "memory.model", "in-order", "any", "core", "l9"]),

@@ -9,7 +9,7 @@ from analysis.designs.pareto import front, front_over_fields, front_over_points
 _FEW = st.integers(0, 5)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(_FEW, _FEW), min_size=1, max_size=30))
 def test_two_quantities(points):
     array = np.array(points, float)
@@ -26,7 +26,7 @@ def test_nothing_is_no_point_of_the_front():
     assert front(np.array([np.nan, 1.0]), np.array([0.0, 1.0])).tolist() == [False, True]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(_FEW, _FEW, _FEW, st.sampled_from("ab")), min_size=1, max_size=25))
 def test_time_over_fields(points):
     seconds, x, y, kind = (np.array(column) for column in zip(*points, strict=True))

@@ -41,7 +41,7 @@ def test_the_glove_game_by_hand():
     np.testing.assert_allclose(shapley(worth), [1 / 6, 1 / 6, 2 / 3])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 4).flatmap(lambda n: st.lists(st.floats(-100, 100), min_size=2**n, max_size=2**n)))
 def test_shapley_is_the_mean_over_all_orders(worth):
     values = np.array(worth)

@@ -91,7 +91,7 @@ def test_equal_points_are_one_cluster():
     assert len(found.centre) == 1 and np.isfinite(bic(found))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(1, 8), st.integers(2, 60), st.integers(0, 1000))
 def test_every_point_is_with_its_nearest_centre(k, count, seed):
     points = np.random.default_rng(seed).integers(0, 5, (count, 3)).astype(np.float32)

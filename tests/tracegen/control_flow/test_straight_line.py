@@ -70,7 +70,7 @@ def everywhere(_: object, chunk: Chunk) -> Places:
 
 
 @given(runs())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_places_are_those_of_the_definition(run):
     static, chunk = run
     ends, fetches = [], []
@@ -91,7 +91,7 @@ def test_the_places_are_those_of_the_definition(run):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEMAS)
 @given(runs(), st.integers(1, 400))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_features_are_those_of_a_visit_to_every_instruction(name, run, size):
     static, chunk = run
     few, every = SCHEMAS[name].extractor(static), SCHEMAS[name].extractor(static)
@@ -103,7 +103,7 @@ def test_features_are_those_of_a_visit_to_every_instruction(name, run, size):
 
 
 @given(runs(), st.integers(1, 50))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_blocks_are_those_of_a_visit_to_every_instruction(run, interval):
     static, chunk = run
     few = BlockVectors(static, interval, sparse=True)

@@ -147,7 +147,7 @@ def test_pins_registers_are_one_space_with_aliases_collapsed():
     assert REGISTER[PIN["rip"]] is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(min_size=16, max_size=16))
 def test_any_sixteen_bytes_decode(code):
     program = decode(np.array([64], np.uint64), np.frombuffer(code, np.uint8)[None], "champsim")

@@ -28,7 +28,7 @@ def columns(tmp_path_factory):
         yield values, {name: file.create_dataset(name, data=values, **how) for name, how in STORED.items()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cuts=st.lists(st.integers(0, LENGTH), min_size=2, max_size=12), overlap=st.integers(0, 70), how=st.data())
 def test_ranges_are_the_columns(cuts, overlap, how, columns):
     values, stored = columns

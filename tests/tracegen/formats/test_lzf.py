@@ -5,7 +5,7 @@ from __future__ import annotations
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracegen.formats import lzf
@@ -39,7 +39,6 @@ def test_h5py_reads_our_chunks_and_we_read_its(tmp_path, content, dtype):
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=900), st.sampled_from(["u1", "<u4", "<u8"]))
-@settings(deadline=None)
 def test_round_trip(numbers, dtype):
     values = np.array(numbers, dtype)
     assert np.array_equal(lzf.decode(lzf.encode(values), 0, dtype, len(values)), values)
@@ -57,7 +56,6 @@ def test_what_repeats_at_any_distance_is_read(tmp_path, period):
 
 
 @given(st.binary(max_size=200))
-@settings(deadline=None)
 def test_damage_is_an_error_not_a_crash(stored):
     try:
         assert len(lzf.decode(stored, 0, "<u8", 16)) == 16

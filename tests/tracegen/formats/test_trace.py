@@ -33,7 +33,7 @@ def write(path, ids, owners, parts=1, static=4):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.data())
 def test_round_trip_in_any_parts(tmp_path_factory, ids, data):
     folder = tmp_path_factory.mktemp("trace")

@@ -119,7 +119,7 @@ def gem5_steps(dividend: int, divisor: int, size: int) -> tuple[int, int]:
             return quotient & mask, steps
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.sampled_from((1, 2, 4, 8)), st.integers(0, 64), st.integers(0, 64), st.integers(0, 2**192))
 @example(8, 0, 0, 2**192 - 1)
 @example(8, 0, 63, 0)
@@ -377,7 +377,7 @@ def test_a_transaction_writes_every_register(operands, code):
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=3000)
 @given(
     st.binary(min_size=15, max_size=15),
     st.sampled_from(
@@ -473,7 +473,7 @@ def test_zeroed_memory_is_stored_to(build, tmp_path, cpu):
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=3000)
 @given(st.integers(0, 2**32 - 1))
 def test_what_is_read_of_any_aarch64_word_is_true(operands, word):
     engine = capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)

@@ -49,7 +49,7 @@ def by_hand(program: Program) -> list[list[int]]:
 
 
 @given(st.lists(INSTRUCTIONS, min_size=1, max_size=12), st.lists(ACCESSES, min_size=1, max_size=80), st.randoms())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_distances_and_lags_are_those_of_the_definition(instructions, accesses, random):
     program = Program(instructions)
     for each in accesses:

@@ -34,7 +34,7 @@ def test_known_distances():
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     lines=st.lists(st.integers(0, 40) | st.integers(0, 2**64 - 2), max_size=400),
     cuts=st.lists(st.integers(0, 400), max_size=4),

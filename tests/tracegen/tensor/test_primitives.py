@@ -163,7 +163,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(JSON, st.sampled_from(["ansor", "metaschedule"]))
 def test_any_json_gives_finite_rows_or_one_line(value, kind):
     try:
@@ -175,7 +175,7 @@ def test_any_json_gives_finite_rows_or_one_line(value, kind):
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_changed_trace_gives_finite_rows_or_one_line(data):
     """One value anywhere in a real trace is replaced."""

@@ -65,7 +65,7 @@ FRACTIONS = {"validation": st.sampled_from([0.0, 0.1, 0.3]), "test": st.sampled_
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=SEEDS, **FRACTIONS)
 def test_within_task_no_schedule_is_on_two_sides(data, seed, validation, test):
     split = splits.within_task(data, validation=validation, test=test, seed=seed)
@@ -75,7 +75,7 @@ def test_within_task_no_schedule_is_on_two_sides(data, seed, validation, test):
     assert set(tables(data, split)[2]["task"]) <= set(tables(data, split)[0]["task"])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=SEEDS, **FRACTIONS)
 def test_by_task_no_task_is_on_two_sides_and_classes_are_on_all(data, seed, validation, test):
     split = splits.by_task(data, validation=validation, test=test, seed=seed)
@@ -87,7 +87,7 @@ def test_by_task_no_task_is_on_two_sides_and_classes_are_on_all(data, seed, vali
         assert {"dense", "conv", "elementwise"} <= set(operators[list(tested)])
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=SEEDS, held_out=st.sampled_from([["cpu0"], ["gpu0"], ["cpu0", "cpu1"]]))
 def test_cross_device_holds_devices_out(data, seed, held_out):
     split = splits.cross_device(data, held_out=held_out, seed=seed)
@@ -104,7 +104,7 @@ def test_by_target_holds_a_kind_of_device_out(data):
     assert set(tables(data, split)[2]["device"]) == {2}
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=SEEDS)
 def test_cross_model_holds_networks_out_and_shared_tasks_are_in_no_part(data, seed):
     split = splits.cross_model(data, held_out=["b"], seed=seed)
@@ -164,7 +164,7 @@ def test_joint_probability_keeps_what_is_rare(data):
     assert np.mean([39 in selection.random_tasks(data, 1, seed=seed) for seed in range(120)]) < 0.1
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=SEEDS, count=st.integers(1, 40))
 def test_selections_are_distinct_tasks_in_order(data, seed, count):
     for select in (selection.random_tasks, selection.joint_probability):
