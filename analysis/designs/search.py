@@ -33,6 +33,7 @@ _MOST = 100_000
 _POPULATION, _GENERATIONS = 64, 100  # points tried together; fewer generations where the last round's best begin
 _MORE_GENERATIONS = 50
 _CHOSEN_FROM = 10  # times as many of the best points, of which every so many-th is taken: neighbours teach little
+_LOOKED_AT = 2048
 _IMPOSSIBLE = 1e30
 _BELOW_ONE = 1.0 - 1e-9
 ROUNDS = 5  # of a search with a judge, the first by the model alone
@@ -106,12 +107,13 @@ def search(
         return np.where((cycles < least).any(axis=1), _IMPOSSIBLE, scores)
 
     score: Score = predicted
-    evolution = _Evolution(over, seed, 1 if judge is None else ROUNDS, progress)
-    for part in np.array_split(np.arange(count), 1 if judge is None else ROUNDS):
-        evolution.go_on(score, len(part))
-        if judge is not None and part[-1:] != count - 1:
-            score = judge(evolution.design()) or score
-    return evolution.design()
+    rounds = 1 if judge is None else min(ROUNDS, count)
+    with _Evolution(over, seed, rounds, progress) as evolution:
+        for number in range(rounds):
+            evolution.go_on(score, count * (number + 1) // rounds - count * number // rounds)
+            if judge is not None and number < rounds - 1:
+                score = judge(evolution.design()) or score
+        return evolution.design()
 
 
 class _Evolution:
@@ -126,6 +128,12 @@ class _Evolution:
         self._reason = ""
         total = _GENERATIONS + (rounds - 1) * _MORE_GENERATIONS
         self._bar = tqdm(total=total, desc="search", unit="generation", disable=None if progress else True)
+
+    def __enter__(self) -> _Evolution:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.close()
 
     def go_on(self, score: Score, count: int) -> None:
         """Minimise the score and keep up to `count` points more. Raises InputError where none was ever possible."""
@@ -172,7 +180,7 @@ class _Evolution:
     def _take(self, best: Columns, count: int) -> None:
         """Keep `count` of these points, the best first, that are not kept."""
         kept = sum(one.count for one in self._found)
-        some = best.rows(slice(2 * _CHOSEN_FROM * count + kept))
+        some = best.rows(slice(max(2 * _CHOSEN_FROM * count + kept, _LOOKED_AT)))  # many of a late generation are alike
         new = ~_repeats(concatenate([*self._found, some]))[kept:]
         distinct = np.flatnonzero(new)[: _CHOSEN_FROM * count]
         if len(distinct):

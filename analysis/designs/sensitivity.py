@@ -54,7 +54,8 @@ def sensitivity(
                 }
             )
         rows += sorted(found, key=lambda row: -row["first_order"])
-    return pd.DataFrame(rows, columns=["program", "field", "first_order", "best", "range"])
+    numbers = {"first_order": float, "range": float}  # where there is no row, too
+    return pd.DataFrame(rows, columns=["program", "field", "first_order", "best", "range"]).astype(numbers)
 
 
 def _plain(value: Any) -> object:

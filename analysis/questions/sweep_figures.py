@@ -59,13 +59,13 @@ def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
 def heat_fields(frame: pd.DataFrame, text: str | None, importance: pd.DataFrame) -> list[str]:
     """`FIELD,FIELD` of the command line; without it, of more than two fields, the two that matter most (`importance`).
 
-    None for two fields or fewer. Raises InputError.
+    None for two fields or fewer, and where fewer than two matter. Raises InputError.
     """
     if text is None:
         if len(fields_of(frame)) <= 2:
             return []
         main = list(importance.groupby("field", sort=False)["first_order"].mean().nlargest(2).index)
-        return [field for field in fields_of(frame) if field in main]
+        return [field for field in fields_of(frame) if field in main] if len(main) == 2 else []
     return require_heat(text, fields_of(frame))
 
 

@@ -39,8 +39,9 @@ def headline(
     place = int(together.argmin())
     point, fields = frame.iloc[place], fields_of(frame)
     matter = importance.groupby("field", sort=False)["first_order"].mean().sort_values(ascending=False)
-    told = joined([f"{field} {label(point[field])}" for field in matter.index if point[field] == point[field]][:3])
-    if len(fields) > 3:
+    named = [f"{field} {label(point[field])}" for field in matter.index if point[field] == point[field]][:3]
+    told = joined(named) if named else "The one found"
+    if named and len(fields) > 3:
         told = f"A machine with {told}"
     number, unit = duration(float(point["seconds"])) if outcome == "seconds" else (f"{point[outcome]:.4g}", "objective")
     sentence = f"{told} is the best of {values.shape[1]:,} points for {joined(programs)}"
@@ -99,13 +100,14 @@ def sections(
     text = "Share of the variance that a field alone explains (first-order Sobol' index); those of tied fields overlap."
     if searched:
         text = "Share of the variance over the points that the search tried: fields go together, so shares overlap."
-    parts.append(Section("What matters", text, plot_sensitivity(importance), importance, source=source))
+    if len(importance):
+        parts.append(Section("What matters", text, plot_sensitivity(importance), importance, source=source))
     parts.append(_front_section(frame, importance, source))
     text = f"The best of each program come first. {told_of_best(chosen)}"
     parts.append(Section("Best points", text, table=_fields_first(readable(chosen)), source=source))
     text = "Mean time of all points with this value (of many: of a class at its middle one), over the best time. "
     text += "A flat line: the field does not matter."
-    if len(fields_of(frame)) > 1:
+    if len(fields_of(frame)) > 1 and len(importance):
         parts.append(Section("Trend of each field", text, plot_trends(frame, importance), source=source, wide=True))
     return parts
 

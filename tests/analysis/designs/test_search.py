@@ -124,6 +124,15 @@ def test_a_search_within_too_short_a_budget_is_the_model_s():
     assert found.design.fields.equals(search.search(shipped(), [program()], over, 60, progress=False).fields)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_search_for_few_points_has_as_many_rounds(ten_points_a_round, count):
+    contrary = Contrary()
+    question = SweepQuestion(base=load_machine("base"), vary=GRID, search=count, best=1)
+    found = question.ask(shipped(), [Target(contrary, program)], 20.0, progress=False)
+    assert len(found.table) == count == len(contrary.asked) and set(found.table["source"]) == {"simulated"}
+    assert found.to_html().startswith("<!") and f"1 best of {count} points" in found.text()
+
+
 def test_points_that_were_simulated_are_not_called_optimistic(monkeypatch):
     monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(12 - self.count, 0))
     found = searched([Target(Contrary(), program)], 1.0)  # too short for a judge
