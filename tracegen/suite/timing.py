@@ -29,6 +29,8 @@ def time_workloads(
                 found = host_time(
                     command, repeats=repeats, stdin=stdin, env={**os.environ, **workload.env}, status=workload.status
                 )
+                if found.seconds <= 0:  # the kernel divides a run's time as its ticks fell, and a short run has few
+                    raise InputError(f"{command[0]} is too short for the kernel's clock: most runs took no time at all")
                 if found.children:
                     raise InputError(f"{command[0]} starts others, whose time is in its own, but not in its vector")
             except InputError as error:

@@ -70,12 +70,21 @@ def test_what_fails_is_told():
     assert host_time(["sh", "-c", "exit 3"], repeats=1, status=(3,)).user[0] >= 0
 
 
+def test_what_takes_no_time_is_left_out(tmp_path, monkeypatch):
+    """A short run's time may be the kernel's mode alone, by where a tick fell."""
+    workload = Workload("w", "kernel", ("{kernel}", "300"), "test", kernel="qsort")
+    monkeypatch.setattr(timing, "select", lambda names: [workload])
+    monkeypatch.setattr(timing, "host_time", lambda *_, **__: HostTime((0.0, 0.0, 0.001), (0.001, 0.001, 0.0)))
+    frame, failures = timing.time_workloads(["w"], tmp_path, repeats=3, progress=False)
+    assert frame.empty and "too short for the kernel's clock" in failures["w"]
+
+
 @pytest.mark.slow
 def test_what_is_timed_is_what_is_represented(data, tmp_path, monkeypatch):
     def workload(name, argument, status=0):
         return Workload(name, "kernel", ("{kernel}", argument), "test", kernel="qsort", status=(status,))
 
-    known = {"small": workload("small", "300"), "large": workload("large", "3000"), "odd": workload("odd", "300", 9)}
+    known = {"small": workload("small", "30000"), "large": workload("large", "90000"), "odd": workload("odd", "300", 9)}
     for module in (suite_times, timing):
         monkeypatch.setattr(module, "select", lambda names, set_name=None: [known[name] for name in names])
     found, failures = suite_times.time_suite(data.model, list(known), tmp_path, repeats=3, progress=False)
@@ -85,7 +94,7 @@ def test_what_is_timed_is_what_is_represented(data, tmp_path, monkeypatch):
     assert unit == "seconds"
     assert [time.value for time in times] == pytest.approx(found["seconds"].tolist())
     program = tmp_path / "inputs" / "kernel-qsort"
-    trace(Execution([str(program), "300"], stdout=2), tmp_path / "t.trace.h5", progress=False)
+    trace(Execution([str(program), "30000"], stdout=2), tmp_path / "t.trace.h5", progress=False)
     with Trace(tmp_path / "t.trace.h5") as whole:  # environments differ by a few instructions
         assert load_vector(times[0].target).instructions == pytest.approx(len(whole), rel=0.01)
     before = (tmp_path / "small.vector.npz").stat().st_mtime_ns
