@@ -36,7 +36,7 @@ RATE = 1.5e7  # instructions a second of one machine, at most: what would not en
 SET_UP = 1_000_000  # instructions that take about as long as what comes before a program's first
 SHARE_OF_BEST = 0.15  # of the simulated points, those that look best
 _LOOKED_AT = 20_000
-_RECALLED = 4096  # points of a design, at most, of which those that are kept are looked for
+_RECALLED = 1024  # points of a design, at most, of which those that are kept are looked for
 _BATCH = 64  # points that are simulated together, at most; more where there are many threads
 _TURNS_OF_BEST = 4  # surfaces at the end, each after those that looked best by the one before were simulated
 _TURNS = (16, 32, 64, 128)  # simulated points after which the process is fitted anew
@@ -338,7 +338,7 @@ class SimulatedPoints:
 
     def recall(self) -> int:
         """Take the points that the program keeps and return how many there are; of many points none are looked for."""
-        if isinstance(self.program, Kept) and self.points.count <= _RECALLED:
+        if isinstance(self.program, Kept) and self.program.count and self.points.count <= _RECALLED:
             rows = np.arange(self.points.count)
             self._take(rows[self.program.keeps(self._machines(rows))])
         self._recalled = self.count

@@ -173,7 +173,9 @@ class _Evolution:
         if not columns:
             raise InputError(f"an empty sweep: none of {self._tried:,} points can be (the last breaks {self._reason})")
         self._first = self._first or columns[:1]
-        order = np.argsort(np.concatenate(values), kind="stable")
+        scores = np.concatenate(values)
+        order = np.argsort(scores, kind="stable")
+        order = order[: np.count_nonzero(scores < _IMPOSSIBLE) or None]  # the others would look best in a table
         self._points = np.concatenate(points)[order[: _POPULATION // 2]]
         self._take(concatenate(columns).rows(order), count)
 

@@ -49,6 +49,11 @@ class Kept:
         """Seconds that one of the machines simulated here took; 0 before the first."""
         return self._seconds / max(self._timed, 1)
 
+    @property
+    def count(self) -> int:
+        """Machines that have been simulated."""
+        return len(self._known)
+
     def keeps(self, machines: Sequence[Machine]) -> NDArray[np.bool_]:
         """Tell of each of the machines whether it has been simulated."""
         return np.array([_key(machine) in self._known for machine in machines], bool)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
+from analysis.designs.judge import SHARE_OF_BEST
 from analysis.designs.search import search, search_space
 from analysis.designs.sweep import answered
 from analysis.programs.targets import Target, target_of
@@ -41,7 +42,14 @@ def main() -> None:
         over = search_space(arguments.space)
         design = search(model, [target.vector], over, POINTS, seed=seed, objective=OBJECTIVE, progress=False)
         return answered(
-            model, [target], design, arguments.budget, objective=OBJECTIVE, best=3, share_of_best=0.5, progress=False
+            model,
+            [target],
+            design,
+            arguments.budget,
+            objective=OBJECTIVE,
+            best=3,
+            share_of_best=SHARE_OF_BEST,
+            progress=False,
         )
 
     def sampled(target: Target, seed: int) -> pd.DataFrame:

@@ -156,7 +156,7 @@ def test_a_search_lists_different_points_the_best_among_them():
 
 def test_a_search_does_not_go_where_the_model_says_what_no_machine_can_do():
     fast = replace(program(), vector=program().vector / 3)  # most predictions are below an instruction a slot
-    design = search.search(shipped(), [fast], search.search_space("default"), 30, seed=3, progress=False)
+    design = search.search(shipped(), [fast], search.search_space("default"), 2000, seed=3, progress=False)
     cycles = sweep.run(shipped(), [fast], design)["cycles"]
     assert (cycles >= fast.instructions / narrowest(design.columns)).all()
     every = space_design("default", 1000, seed=3)
