@@ -24,7 +24,7 @@ from tracegen.live_points.divisions import DivisionCounter
 from tracegen.live_points.live_points import UNIT, load, save
 from tracegen.live_points.record import of_stream, of_trace
 from tracegen.live_points.sampling import draw
-from tracegen.live_points.simulate import LivePointsSimulator
+from tracegen.live_points.simulate import MEASURED_ON, LivePointsSimulator
 from tracegen.qemu import Execution, stream, trace
 from tracegen.suite.inputs import compile_c
 from uarch.configuration import replace_field
@@ -133,11 +133,11 @@ class _Branches:
 
     def of_use(self, begin, end, most):
         """Numbers of branches before `begin` that are kept for those until `end`."""
-        kept = set(range(max(0, begin - most // 8), begin))
+        kept = set(range(max(0, begin - most // 3), begin))
         earlier = [before for before in self.before[begin:end] if before < begin]
         for _ in range(16):
             for last in earlier:
-                for k in range(last, max(last - 128, -1), -1):
+                for k in range(last, max(last - 512, -1), -1):
                     if len(kept) == most:
                         return kept
                     kept.add(k)
@@ -151,6 +151,23 @@ class _Branches:
             last.pop(int(self.row[k]), None)
             last[int(self.row[k])] = int(self.following[k])
         return list(last.items())
+
+
+def _near_reads(chunk):
+    """(place, instruction) of each load of what a store less than 512 instructions before it wrote, in 16 bytes."""
+    stores: dict[int, tuple[int, int]] = {}
+    found = []
+    for k in range(len(chunk)):
+        for m in range(chunk.access_offset[k], chunk.access_offset[k + 1]):
+            first, size = int(chunk.address[m]), max(int(chunk.size[m]), 1)
+            blocks = range(first >> 4, ((first + size - 1) >> 4) + 1)
+            if chunk.is_store[m]:
+                stores |= {block % 1024: (block, k) for block in blocks}  # those of the last 1,024 are known
+            elif any(
+                stores.get(block % 1024, (-1, 0))[0] == block and k - stores[block % 1024][1] < 512 for block in blocks
+            ):
+                found.append((k, int(chunk.static_id[k])))
+    return found
 
 
 @pytest.mark.slow
@@ -176,6 +193,13 @@ def test_gaps_are_the_lines_between_pieces_and_the_branches_of_use(seed, capacit
     pieces = recorder.pieces()
     assert np.array_equal(pieces["unit"][pieces["counted"]], keep)
     branches, units = _Branches(static, whole), pieces["unit"].tolist()
+    near, ordered_in_all = _near_reads(whole), 0
+    of_use: set[int] = set()  # to all units
+    for k, unit in enumerate(units):
+        if pieces["counted"][k]:
+            warmed = k > 0 and units[k - 1] == unit - 1
+            first, last = np.searchsorted(branches.place, [(unit - warmed) * UNIT, (unit + 1) * UNIT]).tolist()
+            of_use |= branches.of_use(first, last, most)
     at, access, astray_in_all = 0, 0, 0
     flags = np.uint64(_core.DIRTY | _core.NEAR | _core.BELOW)
     for k, unit in enumerate(units):
@@ -201,15 +225,6 @@ def test_gaps_are_the_lines_between_pieces_and_the_branches_of_use(seed, capacit
         ):
             assert address >> 6 in touched >> np.uint64(_core.LINE_SHIFT)
             assert place <= len(touched)
-        of_use: set[int] = set()
-        if k == 0 or units[k - 1] != unit - 1:  # of all units that follow one another from here on
-            end = k
-            while end < len(units) and units[end] == unit + end - k:
-                if pieces["counted"][end]:
-                    places = [(units[end] - (end > k)) * UNIT, (units[end] + 1) * UNIT]
-                    first, last = np.searchsorted(branches.place, places).tolist()
-                    of_use |= branches.of_use(first, last, most)
-                end += 1
         inside = [n for n in sorted(of_use) if at <= branches.place[n] < unit * UNIT]
         here = slice(*pieces["branch_offset"][k : k + 2])
         assert pieces["branch"][here].tolist() == branches.row[inside].tolist()
@@ -217,6 +232,10 @@ def test_gaps_are_the_lines_between_pieces_and_the_branches_of_use(seed, capacit
         here = slice(*pieces["taken_offset"][k : k + 2])
         taken = zip(pieces["taken"][here].tolist(), pieces["taken_following"][here].tolist(), strict=True)
         assert list(taken) == branches.last_taken(at, unit * UNIT)
+        before = {load for place, load in near if place < unit * UNIT}
+        ordered = pieces["ordered"][slice(*pieces["ordered_offset"][k : k + 2])].tolist()
+        assert ordered == sorted({load for place, load in near if place // UNIT == unit} & before)
+        ordered_in_all += len(ordered)
         at = (unit + 1) * UNIT
         executed = whole.part(unit * UNIT, at)
         assert np.array_equal(pieces["static_id"][k * UNIT : (k + 1) * UNIT], executed.static_id)
@@ -225,6 +244,26 @@ def test_gaps_are_the_lines_between_pieces_and_the_branches_of_use(seed, capacit
         access += count
     assert all(unit == 0 or unit - 1 in pieces["unit"] for unit in keep.tolist())  # each has its warm-up
     assert astray_in_all > 0 or capacity == 100  # which leaves no gaps
+    assert ordered_in_all > 0 or capacity == 100
+
+
+def test_what_loads_waited_for_is_forgotten_after_250_000_of_them():
+    run = Program([Instruction(flags=Flag.STORE), Instruction(flags=Flag.LOAD), Instruction(flags=Flag.LOAD)])
+    for unit in range(490):
+        for _ in range(UNIT // 2):
+            run.execute(0, (0x1000, 8, 1))
+            run.execute(1 if unit in (3, 480, 489) else 2, (0x1000, 8, 0))
+    whole = run.chunk()
+    recorder = _core.Recorder(capacity=1, signatures=8, branches=8, seed=1, listed=[480, 489])
+    recorder.grow(*_columns(run.static()))
+    recorder.observe(
+        whole.static_id, whole.next_static_id, whole.access_offset, whole.address, whole.size, whole.is_store
+    )
+    recorder.keep([480, 489])
+    pieces = recorder.pieces()
+    assert pieces["unit"].tolist() == [479, 480, 488, 489]
+    assert pieces["ordered"].tolist() == [2, 1, 2]  # the 250,000th load is in unit 488
+    assert pieces["ordered_offset"].tolist() == [0, 1, 2, 3, 3]
 
 
 @pytest.mark.slow
@@ -297,6 +336,10 @@ def test_a_stream_gives_what_its_trace_does(program, points):
     one, other = (LivePointsSimulator(each).simulate(machines) for each in (streamed, points))
     # Static instructions are numbered in another order, so other units are alike.
     assert abs(one.cycles - other.cycles) <= one.half_width + other.half_width
+    for each in (streamed, points):
+        flags, pieces = each.static.flags, each.pieces
+        assert np.all(flags[pieces.miss] & (Flag.LOAD | Flag.STORE)) and np.all(flags[pieces.ordered] & Flag.LOAD)
+        assert len(pieces.miss) and len(pieces.ordered)
 
 
 @pytest.mark.parametrize("population", [5000, 20_000])  # all units have signatures, or every fourth has
@@ -464,13 +507,17 @@ def test_branches_without_a_core_are_those_of_a_front_end_with_the_same_times():
     branch = np.flatnonzero(static.flags[whole.static_id] & Flag.BRANCH)[:-1]
     ids, following = whole.static_id[branch], whole.next_static_id[branch]
     steps = np.diff(branch, prepend=-1).astype(np.uint16)
-    found = timing.TimelessBranches(
+    branches = timing.TimelessBranches(
         kind="ltage", entries=4096, btb_entries=1024, ras_entries=16, indirect="target-table", window=40
-    ).outcomes(static.address, static.length, static.flags, ids, following, steps)
+    )
+    found = branches.outcomes(static.address, static.length, static.flags, ids, following, steps)
     unit, now, retired, random, expected = timing.parts.BranchUnit("ltage", 4096, 1024, 16), 0, 0, 0x2545F491, []
+    in_flight, before = [], 0
     for row, after, step in zip(ids.tolist(), following.tolist(), steps.tolist(), strict=True):
         pc = int(static.address[row])
         now += 64 * step
+        in_flight = [one for one in in_flight if one >= now]
+        before += len(in_flight)
         random ^= random << 13 & 0x7FFFFFFF  # Marsaglia's xorshift of 31 bits, as predictors draw
         random ^= random >> 17
         random ^= random << 5 & 0x7FFFFFFF
@@ -478,10 +525,41 @@ def test_branches_without_a_core_are_those_of_a_front_end_with_the_same_times():
         redirect = unit.fetch(
             pc, pc + int(static.length[row]), int(static.address[after]), int(static.flags[row]), now, retired
         )
+        in_flight.append(retired)
         expected.append(list(timing.parts.Redirect.__members__.values()).index(redirect))
         now += (retired - now) * 80 // 100 if redirect == timing.parts.Redirect.EXECUTE else 0
     assert (found & 3).tolist() == expected
     assert 2 in expected
+    assert branches.in_flight_before == before > len(ids)
+
+
+def test_branches_in_flight_are_counted_where_outcomes_were_found_beforehand():
+    """A loop that is predicted takes the same times, and so has as many branches in flight, as one told that it is."""
+    body = [Instruction(Operation.INT_ALU, destinations=(1,), sources=(1,), length=4) for _ in range(7)]
+    run = Program([*body, Instruction(Operation.BRANCH, flags=Flag.BRANCH | Flag.CONDITIONAL, length=4)])
+    for _ in range(300):
+        for row in range(8):
+            run.execute(row)
+    found = []
+    for outcomes in (None, np.zeros(300, np.uint8)):
+        simulation = Simulation(load_machine("base"), run.static())
+        simulation.run(run.chunk())
+        before, mispredicted = simulation.in_flight_before, simulation.statistics["mispredictions"]
+        simulation.run(run.chunk(), outcomes)
+        assert simulation.statistics["mispredictions"] - mispredicted <= 1  # the loop's end
+        found.append(simulation.in_flight_before - before)
+    assert found[0] == pytest.approx(found[1], rel=0.02) and min(found) > 300
+
+
+def test_in_flight_is_measured_where_the_predictor_learns_late(points, traced):
+    """So many instructions: with them as many branches are in flight without a core as in it, and the program, which
+    compares random numbers, has fewer of them where it mispredicts. A run all of whose units are there needs none.
+    """
+    assert len(points.in_flight) == len(points.pieces) and points.in_flight.min() > 0
+    again = LivePointsSimulator(points).in_flight(load_machine(MEASURED_ON))
+    assert np.median(again / points.in_flight) == pytest.approx(1, abs=0.1)
+    assert np.quantile(points.in_flight, 0.9) > 1.5 * np.quantile(points.in_flight, 0.1)
+    assert not len(of_trace(traced, units=100_000, max_instructions=20 * UNIT, progress=False).in_flight)
 
 
 def test_a_branch_in_no_steps_is_in_the_target_buffer_alone():
@@ -518,6 +596,7 @@ def test_a_file_is_read_as_it_was_written(points, tmp_path):
     again = load(path)
     assert (again.program, again.digest, again.units) == (points.program, points.digest, points.units)
     assert len(points.divisions.static_id)
+    assert np.array_equal(points.in_flight, again.in_flight)
     for group in ("pieces", "sample", "static", "system_calls", "divisions"):
         for name, value in vars(getattr(points, group)).items():
             if isinstance(value, np.ndarray):
@@ -547,6 +626,11 @@ DAMAGE = {
     "more steps than there are": ("divisions/steps", lambda d: d.__setitem__(0, 68)),
     "fewer steps": ("divisions/steps", lambda d: d.resize(len(d) - 1, axis=0)),
     "cut at its end": ("pieces/accesses", lambda d: d.resize(len(d) - 1, axis=0)),
+    "load": ("pieces/ordered", lambda d: d.__setitem__(0, 1 << 30)),
+    "loads": ("pieces/ordered_offset", lambda d: d.__setitem__(1, 1 << 40)),
+    "not in flight": ("in_flight", lambda d: d.__setitem__(0, 0)),
+    "in flight for ever": ("in_flight", lambda d: d.__setitem__(0, np.inf)),
+    "in flight nowhere": ("in_flight", lambda d: d.resize(len(d) - 1, axis=0)),
     "register": ("static/sources", lambda d: d.__setitem__((0, 0), 200)),
 }
 

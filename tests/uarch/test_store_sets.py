@@ -7,7 +7,8 @@ from programs import Instruction, Program
 from uarch.instructions import Flag, Operation
 from uarch.machine_files import load_machine
 from uarch.timing._core import parts
-from uarch.timing.simulation import Simulation
+from uarch.timing.simulation import Simulation, new_stack
+from uarch.timing.stack import CAUSES
 
 LOAD, STORE, OTHER = 0x1000, 0x2004, 0x3008
 
@@ -69,6 +70,51 @@ def test_sets_are_forgotten_after_a_while():
     for _ in range(parts.StoreSets.CLEAR_AFTER):
         sets.violated(OTHER, 0x900, 8, 0)
     assert sets.waits_for(LOAD) == 0
+
+
+def product_and_load() -> Program:
+    """A product, stored, and a load of it, which knows its address long before."""
+    program = Program(
+        [
+            Instruction(Operation.INT_MUL, (1,), (1,)),
+            Instruction(Operation.NONE, (2, 1), (), Flag.STORE, 1),
+            Instruction(Operation.NONE, (2,), (3,), Flag.LOAD, 1),
+        ]
+    )
+    for _ in range(8):
+        program.execute(0)
+    program.execute(1, (0x10000, 8, 1))
+    program.execute(2, (0x10000, 8, 0))
+    for _ in range(8):
+        program.execute(0)
+    return program
+
+
+@pytest.mark.parametrize("loads", [[], [2], [0, 2], [1]])
+def test_an_ordered_load_waits_where_another_is_fetched_again(loads):
+    program = product_and_load()
+    simulation = Simulation(load_machine("base"), program.static())
+    simulation.order_loads(np.array([2], np.uint32))
+    simulation.order_loads(np.array(loads, np.uint32))  # instead of those told before
+    stack = new_stack(1)
+    simulation.run_with_stacks(program.chunk(), [(stack, np.zeros(len(program.ids), np.uint32))])
+    behind = stack[0, list(CAUSES).index("loads behind older stores")]
+    fetched_again = behind > 10
+    assert fetched_again == (2 not in loads)
+    cold = int(simulation.counts[0])
+    before = simulation.counts[0]
+    simulation.run(program.chunk())
+    again = simulation.counts[0] - before
+    assert again < cold and simulation.statistics["instructions"] == 2 * len(program.ids)
+    unordered = Simulation(load_machine("base"), program.static())
+    unordered.run(program.chunk())
+    assert (unordered.counts[0] > cold) == (2 in loads)
+
+
+def test_a_load_that_is_not_there_is_refused():
+    simulation = Simulation(load_machine("base"), product_and_load().static())
+    with pytest.raises(ValueError, match="beyond the program"):
+        simulation.order_loads(np.array([3], np.uint32))
 
 
 def run(address_of_store: int, address_of_load: int, repeats: int = 200) -> tuple[np.ndarray, dict[str, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from uarch.instructions import (
 from uarch.timing.simulation import Misses
 
 FORMAT = "perfvec-live-points"
-VERSION = 9
+VERSION = 10
 UNIT = _core.UNIT
 SUFFIX = ".livepoints.h5"
 _TEXTS = ("program", "isa", "source", "command", "digest")
@@ -65,6 +65,8 @@ _PIECES = {
     "miss_address": "<u8",
     "miss_far": "|b1",
     "miss_place": "<u4",
+    "ordered_offset": "<i8",
+    "ordered": "<u4",
 }
 _CALLS = {"static_id": "<u4", "number": "<u2", "count": "<u8"}
 _DIVISIONS = {"static_id": "<u4", "steps": "u1"}  # where the source tells them
@@ -116,6 +118,8 @@ class Pieces:
     miss_address: NDArray[np.uint64]
     miss_far: NDArray[np.bool_]  # not touched for so long that a second level lacks it, too
     miss_place: NDArray[np.uint32]  # how many of the gap's lines come before it
+    ordered_offset: NDArray[np.int64]  # [P + 1]
+    ordered: NDArray[np.uint32]  # each piece's loads that had read what a store shortly before them wrote
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -182,6 +186,8 @@ class LivePoints:
     sample: Sample
     system_calls: SystemCallCounts  # of the whole run
     divisions: DivisionSteps = NO_STEPS  # likewise
+    # [P] instructions from a branch's fetch to its retirement on the machine `base`; none where the run is whole.
+    in_flight: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
     vector: bytes = b""  # the content of a vector file (`perfvec.representation.vector`); empty: none was made
 
     @property
@@ -231,10 +237,10 @@ def save(points: LivePoints, path: str | os.PathLike[str]) -> None:
         file.attrs["format"], file.attrs["version"], file.attrs["unit"] = FORMAT, VERSION, UNIT
         for name in (*_TEXTS, *_NUMBERS):
             file.attrs[name] = getattr(points, name)
-        for field in fields(StaticInstructions):
-            value = getattr(points.static, field.name)
+        for column in fields(StaticInstructions):
+            value = getattr(points.static, column.name)
             if isinstance(value, np.ndarray):
-                _write(file, f"static/{field.name}", value)
+                _write(file, f"static/{column.name}", value)
         points.origins.save(file)
         for name in _PIECES:
             _write(file, f"pieces/{name}", getattr(points.pieces, name))
@@ -244,6 +250,7 @@ def save(points: LivePoints, path: str | os.PathLike[str]) -> None:
             _write(file, f"system_calls/{name}", getattr(points.system_calls, name))
         for name in _DIVISIONS if len(points.divisions.static_id) else ():
             _write(file, f"divisions/{name}", getattr(points.divisions, name))
+        _write(file, "in_flight", points.in_flight)
         if points.vector:
             file.create_dataset("vector", data=np.frombuffer(points.vector, np.uint8))
 
@@ -284,6 +291,7 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
             divisions = DivisionSteps(
                 **{name: read_whole(file, f"divisions/{name}", dtype) for name, dtype in _DIVISIONS.items()}
             )
+        in_flight = read_whole(file, "in_flight", "<f4")
         vector = read_whole(file, "vector", "u1").tobytes() if "vector" in file else b""
     static = with_native(static, origins.code)
     points = LivePoints(
@@ -294,6 +302,7 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
         sample=sample,
         system_calls=calls,
         divisions=divisions,
+        in_flight=in_flight,
         vector=vector,
     )
     why = _misfit(points)
@@ -305,24 +314,20 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
 def _static(file: h5py.File, isa: str) -> StaticInstructions:
     columns: dict[str, Any] = {}
     size: int | None = None
-    for field in fields(StaticInstructions):
-        if field.name in ("isa", "native") or (field.default is None and f"static/{field.name}" not in file):
+    for one in fields(StaticInstructions):
+        if one.name in ("isa", "native") or (one.default is None and f"static/{one.name}" not in file):
             continue
         dtype = {"address": "<u8", "flags": "<u2", "vector_unit": "|b1", "float_move": "|b1"}
-        column = read_whole(
-            file, f"static/{field.name}", dtype.get(field.name, "u1"), 2 if field.name in _WIDTHS else 1
-        )
+        column = read_whole(file, f"static/{one.name}", dtype.get(one.name, "u1"), 2 if one.name in _WIDTHS else 1)
         size = len(column) if size is None else size
-        width = _WIDTHS.get(field.name)
+        width = _WIDTHS.get(one.name)
         if len(column) != size or (width is not None and column.shape[1] != width):
             raise InputError(f"{file.filename}: static instructions differ in length; the file is damaged")
         if width is not None and np.any((column >= REGISTERS) & (column != _NONE)):
-            raise InputError(f"{file.filename}: static/{field.name} has no such register; the file is damaged")
-        if column.max(initial=0) > _MOST.get(field.name, np.inf):
-            raise InputError(
-                f"{file.filename}: static/{field.name} has a value that it cannot have; the file is damaged"
-            )
-        columns[field.name] = column
+            raise InputError(f"{file.filename}: static/{one.name} has no such register; the file is damaged")
+        if column.max(initial=0) > _MOST.get(one.name, np.inf):
+            raise InputError(f"{file.filename}: static/{one.name} has a value that it cannot have; the file is damaged")
+        columns[one.name] = column
     return StaticInstructions(**columns, isa=isa)
 
 
@@ -349,14 +354,15 @@ def _misfit(points: LivePoints) -> str | None:
         (pieces.branch_offset, (pieces.branch, pieces.branch_following)),
         (pieces.taken_offset, (pieces.taken, pieces.taken_following)),
         (pieces.miss_offset, (pieces.miss, pieces.miss_address, pieces.miss_far, pieces.miss_place)),
+        (pieces.ordered_offset, (pieces.ordered,)),
     ):
         if len(offset) != len(pieces) + 1 or offset[0] != 0 or np.any(np.diff(offset) < 0):
-            return "offsets of lines, branches or misses are not in order"
+            return "offsets of lines, branches, misses or loads are not in order"
         if any(len(column) != offset[-1] for column in columns):
-            return "the columns of lines, branches or misses differ in length"
+            return "the columns of lines, branches, misses or loads differ in length"
     if np.any(pieces.miss_place > np.repeat(np.diff(pieces.line_offset), np.diff(pieces.miss_offset))):
         return "a miss is behind the lines of its gap"
-    ids = (pieces.static_id, pieces.branch, pieces.taken, pieces.miss)
+    ids = (pieces.static_id, pieces.branch, pieces.taken, pieces.miss, pieces.ordered)
     following = (pieces.next_static_id, pieces.branch_following, pieces.taken_following)
     if any(np.any(column >= size) for column in ids) or any(
         np.any((column >= size) & (column != LAST)) for column in following
@@ -371,6 +377,9 @@ def _misfit(points: LivePoints) -> str | None:
         return "one of the system calls is none"
     if np.any(calls.count == 0) or sum(calls.count.tolist()) > points.instructions:
         return "there are other system calls than instructions"
+    in_flight = points.in_flight
+    if len(in_flight) != (0 if points.whole else len(pieces)) or not np.all((in_flight > 0) & np.isfinite(in_flight)):
+        return "in_flight is not of the pieces"
     divisions = points.divisions
     if len(divisions.static_id) != len(divisions.steps):
         return "the columns of divisions differ in length"

@@ -21,13 +21,15 @@ from tracegen.live_points.divisions import DivisionCounter, DivisionSteps
 from tracegen.live_points.live_points import LivePoints, Pieces
 from tracegen.live_points.origins import Origins
 from tracegen.live_points.sampling import Drawn, Sample, draw
+from tracegen.live_points.simulate import MEASURED_ON, LivePointsSimulator
 from tracegen.live_points.system_calls import SystemCallCounter, SystemCallCounts
 from tracegen.qemu.stream import ProgramStream
 from uarch.instructions import LAST, Chunk, Operation, StaticInstructions
+from uarch.machine_files import load_machine
 
 _POOL = 1536  # units that are held of a run, at least; up to twice as many
 _SIGNATURES = 1 << 16  # units that are known by what they are like, at least
-_BRANCHES = 32768  # before a unit, at most
+_BRANCHES = 49152  # for a unit, at most
 AHEAD = 4  # chunks that are read before they are recorded
 # Cycles of a simple machine's operations; one where none is named. They tell units apart and are in no result.
 _LATENCY = {
@@ -222,7 +224,7 @@ def _live_points(
         raise AssertionError("the recorder kept other units than were drawn")
     if population > len(drawn.unit) and len(held) < units:
         print(f"{program}: {len(held)} units are all that was held of the run", file=sys.stderr)
-    return LivePoints(
+    points = LivePoints(
         program=program,
         isa=isa,
         source=source,
@@ -234,6 +236,9 @@ def _live_points(
         sample=drawn.sample,
         **_by_address(instructions, origins, pieces, calls, divisions),
     )
+    if points.whole:
+        return points
+    return replace(points, in_flight=LivePointsSimulator(points).in_flight(load_machine(MEASURED_ON)))
 
 
 def _by_address(
@@ -253,7 +258,10 @@ def _by_address(
     }
     ids = {
         name: number[np.minimum(getattr(pieces, name), len(order))]
-        for name in ("static_id", "next_static_id", "branch", "branch_following", "taken", "taken_following")
+        for name in (
+            *("static_id", "next_static_id", "branch", "branch_following", "taken", "taken_following"),
+            *("miss", "ordered"),
+        )
     }
     return {
         "static": StaticInstructions(**ordered),

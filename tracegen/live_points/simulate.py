@@ -3,15 +3,15 @@
 A machine passes the pieces in the order of the run. Before a piece its caches and TLBs take in the lines of the gap,
 each level by its own geometry, and prefetchers learn of its misses; so no contents are lost between units, and none is
 stored twice. What branches are redirected is found beforehand, without a core (`timeless_branches.hpp`), once for all
-machines with the same predictor; the last ones of a gap then fetch their code, and that of wrong paths. The piece
-before a counted unit fills the pipeline, queues and memory controller.
+machines with the same predictor and front end; the last ones of a gap then fetch their code, and that of wrong paths.
+How late they retire, and predictors learn, is the program's: it was measured on one machine, piece by piece, when the
+live-points were made (`in_flight`). The piece before a counted unit fills the pipeline, queues and memory controller.
 
 The kernel's cycles are added in the end: the run's system calls are counted, not sampled.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -35,15 +35,15 @@ MOST_KIB = 1 << 19  # of a cache: as many lines as are remembered of a run
 COLD = 0.03  # of the cycles, in 95 of 100 cases: what state that was not warm enough makes
 # Out of order the perceptron's histories have jumps of wrong paths, and depend on when each branch retires.
 COLD_OF_PERCEPTRON = 0.07
-_IN_FLIGHT = 1 / 4  # of a reorder buffer, of _MOST_IN_FLIGHT entries at most, is between a branch and its retirement
-_MOST_IN_FLIGHT = 320
-_FEW = 8  # instructions in flight at least
+MEASURED_ON = "base"  # how many instructions are in flight behind a branch
+_USUAL = 40.0  # instructions in flight on it, before they are measured
+_FEW, _MANY = 8, 256  # instructions in flight, at least and at most
 _KERNEL = list(CAUSES).index("serializing instructions")  # as the cores give them
 # Branches of a gap that a predictor without tags sees, the latest. What runs between two executions of a branch moves
-# its counters too, and those that are kept for their use come without it. The last 4,096 follow one another, none left
+# its counters too, and those that are kept for their use come without it. The last 16,384 follow one another, none left
 # out (branch_history.hpp).
-_WITHOUT_TAGS = {"perceptron": 4096, "bimode": 8192, "local": 8192, "tournament": 8192}
-_LATEST = 4096  # branches of a gap, the last ones, of which none is left out (branch_history.hpp)
+_WITHOUT_TAGS = {"perceptron": 16384, "bimode": 24576, "local": 24576, "tournament": 24576}
+_LATEST = 4096  # branches of a gap, the last ones, that fetch their code
 _FARTHEST = 200  # instructions between two branches, at most
 
 
@@ -77,7 +77,7 @@ class _Branches:
 
     @classmethod
     def of(cls, points: LivePoints, most: int | None) -> _Branches:
-        """Return the pieces' branches and the latest `most` of each gap (None: all of them)."""
+        """Return the pieces' branches and the latest `most` of each gap (None: all that are kept)."""
         pieces = points.pieces
         branch = (points.static.flags[pieces.static_id] & Flag.BRANCH) != 0
         ids, after = pieces.static_id[branch], pieces.next_static_id[branch]
@@ -103,6 +103,11 @@ class _Branches:
         return cls(branches, following, steps, _slices(end - own, end), latest)
 
 
+class _Outcomes(NamedTuple):
+    outcome: NDArray[np.uint8]  # [branches] of gaps and pieces
+    in_flight: NDArray[np.float64]  # [P] sum over the piece's branches: how many before each had not retired
+
+
 def _slices(begin: NDArray[np.int64], end: NDArray[np.int64]) -> list[slice]:
     return [slice(*bounds) for bounds in zip(begin.tolist(), end.tolist(), strict=True)]
 
@@ -119,7 +124,8 @@ class LivePointsSimulator:
         told = points.divisions.told
         self._chunks = [_core.Chunk(told(chunk), len(points.static)) for chunk in pieces.chunks()]
         self._passed: dict[int | None, _Branches] = {}  # by how many of each gap
-        self._outcomes: dict[tuple[BranchPredictor, int], NDArray[np.uint8]] = {}
+        self._outcomes: dict[tuple[BranchPredictor, float], _Outcomes] = {}
+        self._in_flight = points.in_flight if len(points.in_flight) else np.full(len(pieces), _USUAL, np.float32)
         self._lock = Lock()
 
     @property
@@ -127,19 +133,67 @@ class LivePointsSimulator:
         """Instructions that a machine's simulation passes."""
         return len(self.points.pieces.static_id)
 
-    def outcomes(self, machine: Machine) -> NDArray[np.uint8]:
-        """[branches] the outcome of each branch of the gaps and pieces, found once for machines alike in this."""
-        predictor, window = machine.branch_predictor, _window(machine)
+    def outcomes(self, machine: Machine) -> list[NDArray[np.uint8]]:
+        """[P] the outcome of each of a piece's branches; found once for machines alike in this."""
+        outcome = self._outcomes_of(machine).outcome
+        return [outcome[own] for own in self._branches(machine).own]
+
+    def _outcomes_of(self, machine: Machine) -> _Outcomes:
+        key = machine.branch_predictor, _lateness(machine)
         with self._lock:
-            found = self._outcomes.get((predictor, window))
+            found = self._outcomes.get(key)
         if found is None:
-            static, passed = self.points.static, self._branches(machine)
-            found = timeless_branches(machine).outcomes(
-                static.address, static.length, static.flags, passed.branch, passed.following, passed.steps
-            )
+            found = self._find_outcomes(machine)
             with self._lock:
-                self._outcomes[predictor, window] = found
+                self._outcomes[key] = found
         return found
+
+    def _find_outcomes(self, machine: Machine) -> _Outcomes:
+        static, passed, branches = self.points.static, self._branches(machine), timeless_branches(machine)
+        outcome = np.empty(len(passed.branch), np.uint8)
+
+        def follow(some: slice) -> int:
+            before = branches.in_flight_before
+            columns = passed.branch[some], passed.following[some], passed.steps[some]
+            outcome[some] = branches.outcomes(static.address, static.length, static.flags, *columns)
+            return branches.in_flight_before - before
+
+        begin, in_flight = 0, []
+        for own, instructions in zip(passed.own, self._in_flight.tolist(), strict=True):
+            branches.set_window(_window(machine, instructions))
+            follow(slice(begin, own.start))
+            in_flight.append(follow(own))
+            begin = own.stop
+        return _Outcomes(outcome, np.array(in_flight, np.float64))
+
+    def in_flight(self, machine: Machine) -> NDArray[np.float32]:
+        """[P] how many instructions would have to be in flight on `base` in each piece, that without a core as many
+        branches are as in the machine's, which is out of order; in a unit and its warm-up alike.
+        """
+        simulation = Simulation(replace(machine, system_calls=None), self.points.static)
+        passed, expected = self._branches(machine), self._outcomes_of(machine)
+        found = []
+        for k, chunk in enumerate(self._chunks):
+            own = self._enter(simulation, k, passed, expected.outcome)
+            before = simulation.in_flight_before
+            simulation.run(chunk, own)
+            found.append(simulation.in_flight_before - before)
+        together = np.cumsum(np.diff(self.points.pieces.unit.astype(np.int64), prepend=-2) != 1) - 1
+        ratio = (np.bincount(together, found) + 1) / (np.bincount(together, expected.in_flight) + 1)
+        return (self._in_flight * ratio[together]).astype(np.float32)
+
+    def _enter(
+        self, simulation: Simulation, piece: int, passed: _Branches, outcome: NDArray[np.uint8] | None
+    ) -> NDArray[np.uint8] | None:
+        """Bring a machine's state to where a piece begins; return the outcomes of the piece's branches."""
+        pieces = self.points.pieces
+        simulation.touch(*pieces.gap(piece))
+        if outcome is None:
+            return None
+        simulation.order_loads(pieces.ordered[slice(*pieces.ordered_offset[piece : piece + 2])])
+        late = passed.latest[piece]
+        simulation.pass_branches(passed.branch[late], passed.following[late], outcome[late])
+        return outcome[passed.own[piece]]
 
     def _branches(self, machine: Machine) -> _Branches:
         """Return what the machine's predictor sees."""
@@ -232,20 +286,16 @@ class LivePointsSimulator:
         pieces = self.points.pieces
         simulation = Simulation(replace(machine, system_calls=None), self.points.static)
         passed = self._branches(machine)
-        follow = None if self.points.whole else self.outcomes(machine)
+        follow = None if self.points.whole else self._outcomes_of(machine).outcome
         cycles: list[float] = []
         names = list(simulation.statistics)
         totals = np.zeros(len(names))
         sums = np.zeros((count, len(CAUSES)))
         for k, chunk in enumerate(self._chunks):
-            simulation.touch(*pieces.gap(k))
+            outcomes = self._enter(simulation, k, passed, follow)
             counted = bool(pieces.counted[k])
             if counted:
                 simulation.reset_counters()
-            outcomes = None
-            if follow is not None:
-                late, outcomes = passed.latest[k], follow[passed.own[k]]
-                simulation.pass_branches(passed.branch[late], passed.following[late], follow[late])
             weight = self.points.sample.weight[len(cycles)] if counted else 0.0
             if groups is not None and counted:
                 own = groups[len(cycles)]
@@ -263,7 +313,7 @@ class LivePointsSimulator:
 
 
 def timeless_branches(machine: Machine) -> _core.TimelessBranches:
-    """Return the machine's front end without a core (`timeless_branches.hpp`)."""
+    """Return the machine's front end without a core (`timeless_branches.hpp`), with as many in flight as usual."""
     predictor = machine.branch_predictor
     return _core.TimelessBranches(
         kind=predictor.kind,
@@ -271,19 +321,25 @@ def timeless_branches(machine: Machine) -> _core.TimelessBranches:
         btb_entries=predictor.btb_entries,
         ras_entries=predictor.ras_entries,
         indirect=predictor.indirect,
-        window=_window(machine),
+        window=_window(machine, _USUAL),
     )
 
 
-def _window(machine: Machine) -> int:
-    """Instructions in flight behind a branch, to the nearest half power of two, so that many machines share it; 0
-    where a branch teaches at once: in order, and where histories move with fetch, as those of real families do.
+def _window(machine: Machine, instructions: float) -> int:
+    """Instructions in flight behind a branch where there are so many on `base`."""
+    late = _lateness(machine)
+    return round(min(max(instructions * late, _FEW), _MANY)) if late else 0
+
+
+def _lateness(machine: Machine) -> float:
+    """Instructions in flight behind a branch, of those on `base`; 0 where a branch teaches at once: in order, and where
+    histories move with fetch, as those of real families do. Fitted (docs/appendix/live-points.md).
     """
     pipeline = machine.pipeline
     if machine.microcode != GEM5 or isinstance(pipeline, InOrderPipeline):
-        return 0
-    exact = max(min(pipeline.rob_entries, _MOST_IN_FLIGHT) * _IN_FLIGHT, _FEW)
-    return round(2 ** (round(2 * math.log2(exact)) / 2))
+        return 0.0
+    fetched = (pipeline.fetch_width / 4) ** 0.6 / machine.l1i.latency ** (1 / 3)
+    return float(fetched * (pipeline.rob_entries / 192) ** 0.2)
 
 
 def _cold(machine: Machine) -> float:

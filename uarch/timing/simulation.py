@@ -194,6 +194,12 @@ class Simulation:
         """
         self._core.pass_branches(branch, following, outcome)
 
+    def order_loads(self, loads: NDArray[np.uint32]) -> None:
+        """These loads, by their static instructions, went ahead of an older store before: now they wait for it,
+        in place of those told before. In order there are none.
+        """
+        self._core.order_loads(loads)
+
     def held(self, chunk: Chunk | _core.Chunk) -> _core.Chunk:
         """Return the chunk as the core reads it, checked; simulations of the same program can share it."""
         return _core.Chunk(chunk, self._size) if isinstance(chunk, Chunk) else chunk
@@ -217,6 +223,11 @@ class Simulation:
         """Return the `statistics` that latency files keep, by the names of COUNTERS."""
         totals = self.statistics
         return {name: float(totals[name]) for name in COUNTERS}
+
+    @property
+    def in_flight_before(self) -> int:
+        """Sum over all branches so far: how many before each had not retired when it was fetched."""
+        return self._core.in_flight_before
 
     def reset_counters(self) -> None:
         """Counts from here on; contents and times stay."""

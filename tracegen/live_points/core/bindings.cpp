@@ -137,6 +137,8 @@ py::dict pieces(const Recorder& recorder) {
     columns["miss_address"] = address;
     columns["miss_far"] = far;
     columns["miss_place"] = place;
+    columns["ordered_offset"] = offsets(all, [](const Piece& p) -> auto& { return p.ordered; });
+    columns["ordered"] = joined<std::uint32_t>(all, [](const Piece& p) -> auto& { return p.ordered; });
     return columns;
 }
 

@@ -1,8 +1,9 @@
 // Of the branches before a sampled unit those that teach a predictor what it needs there.
 //
-// The latest branches are kept all. Of those before, the ones around earlier executions of what the unit executes: the
-// same branch after the same directions. What else a run executes teaches little about the unit, and there is much more of
-// it than can be kept (the idea of storing branches, not predictors: Barr et al., ISPASS 2006).
+// The latest branches are kept all. Of those before, the ones that lead to earlier executions
+// of what the unit executes: the same branch after the same directions. What else a run executes teaches little about the
+// unit, and there is much more of it than can be kept (the idea of storing branches, not predictors: Barr et al., ISPASS
+// 2006). A predictor passes all units, so that what is of use to one may lie before several others.
 #pragma once
 
 #include <algorithm>
@@ -77,34 +78,52 @@ struct History {
     std::vector<Branch> branches;  // of all ranges
 };
 
-// The branches from `begin` to `end` that are in one of the histories, each once, in their order.
-inline std::vector<Branch> between(const std::vector<History>& histories, std::uint64_t begin, std::uint64_t end) {
+// The branches that are in one of several histories, each once.
+class UsefulBranches {
+  public:
+    explicit UsefulBranches(const std::vector<History>& histories) {
+        std::vector<Part> parts;
+        for (const History& history : histories) {
+            const Branch* first = history.branches.data();
+            for (const auto& [from, to] : history.ranges) {
+                parts.push_back({from, to, first});
+                first += to - from;
+            }
+        }
+        std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.begin < b.begin; });
+        std::uint64_t reached = 0;
+        for (const Part& part : parts) {
+            const std::uint64_t from = std::max(reached, part.begin);
+            if (from >= part.end) continue;
+            parts_.push_back({from, part.end, part.first + (from - part.begin)});
+            reached = part.end;
+        }
+    }
+
+    // Those from `begin` to `end`, in their order; no earlier ones are asked for afterwards.
+    std::vector<Branch> between(std::uint64_t begin, std::uint64_t end) {
+        std::vector<Branch> found;
+        while (next_ < parts_.size() && parts_[next_].end <= begin) ++next_;
+        for (std::size_t k = next_; k < parts_.size() && parts_[k].begin < end; ++k) {
+            const Part& part = parts_[k];
+            const std::uint64_t from = std::max(begin, part.begin), to = std::min(end, part.end);
+            found.insert(found.end(), part.first + (from - part.begin), part.first + (to - part.begin));
+        }
+        return found;
+    }
+
+  private:
     struct Part {
         std::uint64_t begin, end;
         const Branch* first;
     };
-    std::vector<Part> parts;
-    for (const History& history : histories) {
-        const Branch* first = history.branches.data();
-        for (const auto& [from, to] : history.ranges) {
-            parts.push_back({from, std::min(to, end), first});
-            first += to - from;
-        }
-    }
-    std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.begin < b.begin; });
-    std::vector<Branch> found;
-    for (const Part& part : parts) {
-        const std::uint64_t from = std::max(begin, part.begin);
-        if (from >= part.end) continue;
-        found.insert(found.end(), part.first + (from - part.begin), part.first + (part.end - part.begin));
-        begin = part.end;
-    }
-    return found;
-}
+    std::vector<Part> parts_;  // do not overlap
+    std::size_t next_ = 0;
+};
 
 class BranchHistory {
   public:
-    // With so many branches for a unit, some of them the latest.
+    // With so many branches for a unit, a third of them the latest.
     explicit BranchHistory(std::size_t most)
         : most_(most), ring_(REMEMBERED), before_(REMEMBERED), latest_(CONTEXTS), kept_(REMEMBERED) {}
 
@@ -131,7 +150,7 @@ class BranchHistory {
             const std::uint64_t end = last + 1;
             left -= kept_.add({end - std::min(length, end - oldest), end}, left);
         };
-        if (begin > oldest) keep(begin - 1, most_ / LATEST);
+        if (begin > oldest) keep(begin - 1, most_ / 3);
         std::vector<std::uint64_t> earlier;  // of each context, one more than the number of an execution before `begin`
         for (std::uint64_t k = std::max(begin, oldest); k < size_; ++k) {
             const std::uint64_t one = before(k);
@@ -153,9 +172,8 @@ class BranchHistory {
   private:
     static constexpr std::size_t REMEMBERED = 1 << 20, CONTEXTS = 1 << 20;
     static constexpr std::uint64_t DIRECTIONS = 0xFFFF;  // of the last 16 branches
-    static constexpr std::uint64_t LATEST = 8;           // as a part of all
     static constexpr int TIMES = 16;                     // so many executions of a context
-    static constexpr std::uint64_t LENGTH = 128;         // branches of a range that ends with one
+    static constexpr std::uint64_t LENGTH = 512;         // branches of a range that ends with one
     static constexpr std::uint64_t BEHIND = 16;          // branches
 
     // The next branch is the latest one in its context, a few branches late: by then the host has fetched it.

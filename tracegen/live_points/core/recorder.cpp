@@ -178,6 +178,8 @@ void Recorder::end_unit() {
         miss_count_ = 0;
         Piece& piece = pieces.back();
         piece.end_branch = history_.size();
+        std::sort(piece.ordered.begin(), piece.ordered.end());
+        piece.ordered.erase(std::unique(piece.ordered.begin(), piece.ordered.end()), piece.ordered.end());
         if (piece.counted) {
             const std::size_t before = pieces.size() - 2;
             const bool warmed = pieces.size() > 1 && pieces[before].unit + 1 == piece.unit;
@@ -197,6 +199,7 @@ void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t en
     constexpr int MISS = 2, FAR_MISS = 3;  // classes of reuse (Signature::data): beyond a first level, and a second
     constexpr std::uint64_t AGO = 4096;    // touches, after which a first level misses a line that it does not hold longer
     std::vector<bool>* const missed = recording_ ? &pieces.back().executed.missed : nullptr;
+    const std::uint64_t now = units * UNIT + in_unit_ - begin;  // the number of the chunk's first instruction
     std::int64_t stores = 0;
     const auto touched = [&](std::uint64_t line, bool code, bool misses) {
         if (misses) lines_.miss(line, code);
@@ -224,6 +227,10 @@ void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t en
         for (std::int64_t which = chunk.offset[k]; which < chunk.offset[k + 1]; ++which) {
             const std::uint64_t address = chunk.address[which];
             const bool store = chunk.is_store[which] != 0;
+            if (const std::uint64_t size = std::max<int>(chunk.access_size[which], 1); store)
+                near_stores_.store(address, size, now + k);
+            else if (near_stores_.load(chunk.id[k], address, size, now + k, units * UNIT) && recording_)
+                pieces.back().ordered.push_back(chunk.id[k]);
             const std::uint64_t end_line = (address + std::max<int>(chunk.access_size[which], 1) - 1) >> 6;
             for (std::uint64_t line = address >> 6; line <= end_line; ++line) {
                 const int reuse = signature_.data(line, lines_.touch(line, false, store));
@@ -343,15 +350,13 @@ void Recorder::keep(const std::vector<std::uint64_t>& units) {
     std::vector<bool> counted;
     for (const Piece& piece : pieces) counted.push_back(std::binary_search(units.begin(), units.end(), piece.unit));
     dissolve(counted, false);
+    std::vector<History> histories;
+    for (Piece& piece : pieces) histories.push_back(std::move(piece.history));
+    UsefulBranches useful(histories);
     std::uint64_t from = 0;
-    for (std::size_t k = 0; k < pieces.size();) {
-        std::size_t end = k + 1;  // of those that follow one another
-        while (end < pieces.size() && pieces[end].unit == pieces[end - 1].unit + 1) ++end;
-        std::vector<History> useful;
-        for (std::size_t one = k; one < end; ++one) useful.push_back(std::move(pieces[one].history));
-        pieces[k].branches = between(useful, from, pieces[k].first_branch);
-        from = pieces[end - 1].end_branch;
-        k = end;
+    for (Piece& piece : pieces) {
+        piece.branches = useful.between(from, piece.first_branch);
+        from = piece.end_branch;
     }
 }
 

@@ -15,6 +15,7 @@
 
 #include "branch_history.hpp"
 #include "last_touch.hpp"
+#include "near_stores.hpp"
 #include "signature.hpp"
 #include "take_all.hpp"
 #include "taken_branches.hpp"
@@ -53,6 +54,7 @@ struct Piece {  // a unit that is kept, and the gap before it, empty where the p
     std::vector<Branch> branches;  // of the gap, those of use to predictors, the latest last; known in the end
     Executed executed;
     std::vector<Miss> misses;  // of what it executed
+    std::vector<std::uint32_t> ordered;  // loads of it that had read from near stores before it, each once
     std::uint64_t first_branch = 0, end_branch = 0;  // its own, by their numbers in the run
     History history;                                 // of a unit that counts: what is of use before its warm-up
 };
@@ -116,6 +118,7 @@ class Recorder {
     Gap open_;  // what was dissolved behind the last piece
     BranchHistory history_;
     TakenBranches taken_;
+    NearStores near_stores_;
     std::vector<Miss> miss_ring_ = std::vector<Miss>(MISSES);
     std::uint64_t miss_count_ = 0;  // since the last piece
     std::size_t in_unit_ = 0, drawn_ = 0;

@@ -382,6 +382,14 @@ void pass(Simulation& simulation, const Array<std::uint32_t>& branch, const Arra
     simulation.core->pass(passed);
 }
 
+void order(Simulation& simulation, const Array<std::uint32_t>& loads) {
+    const auto count = static_cast<std::size_t>(loads.size());
+    const std::size_t size = simulation.program().size;
+    if (std::any_of(loads.data(), loads.data() + count, [&](std::uint32_t one) { return one >= size; }))
+        throw std::invalid_argument("a load is beyond the program's instructions");
+    simulation.core->order(loads.data(), count);
+}
+
 // The outcomes of branches (`BranchUnit::follow`) of a program whose instructions are at `pc`. One after 0 `steps` is a
 // direct branch that was taken, of which nothing else is known: it has no outcome.
 Array<std::uint8_t> outcomes(TimelessBranches& branches, const Array<std::uint64_t>& pc, const Array<std::uint8_t>& length,
@@ -473,7 +481,9 @@ PYBIND11_MODULE(_core, module) {
     py::class_<TimelessBranches>(module, "TimelessBranches")
         .def(py::init<const std::string&, int, int, int, const std::string&, int>(), py::kw_only(), py::arg("kind"), py::arg("entries"),
              py::arg("btb_entries"), py::arg("ras_entries"), py::arg("indirect"), py::arg("window"))
-        .def("outcomes", &outcomes);
+        .def("outcomes", &outcomes)
+        .def("set_window", &TimelessBranches::set_window, py::arg("window"))
+        .def_property_readonly("in_flight_before", &TimelessBranches::in_flight_before);
     py::class_<Simulation>(module, "Simulation")
         .def(py::init(&make_simulation), py::kw_only(), py::arg("machine"), py::arg("dram"), py::arg("int_registers"),
              py::arg("fp_registers"), py::arg("total_store_order"), py::arg("rows"), py::arg("pc"),
@@ -489,6 +499,8 @@ PYBIND11_MODULE(_core, module) {
         .def("learn", &learn, py::arg("branch"), py::arg("following"))
         .def("pass_branches", &pass, py::arg("branch"), py::arg("following"), py::arg("outcome"))
         .def("take", &take, py::arg("branch"), py::arg("following"))
+        .def("order_loads", &order, py::arg("loads"))
+        .def_property_readonly("in_flight_before", [](const Simulation& simulation) { return simulation.branches.in_flight_before; })
         .def_property_readonly("counters", &counters)
         .def_property_readonly("counts", &counts);
 #ifdef PERFVEC_PARTS

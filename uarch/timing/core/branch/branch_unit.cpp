@@ -23,7 +23,7 @@ BranchUnit::BranchUnit(const std::string& kind, int entries, int btb_entries, in
 Redirect BranchUnit::fetch(Address pc, Address fall_through, Address target, std::uint16_t flags, Cycle fetched,
                            Cycle retired) {
     ++branches;
-    if (left_ > 0) return followed();
+    if (left_ > 0) return followed(fetched, retired);
     const bool taken = target != fall_through;
     if (!predictor_) {  // fetches on: every taken branch is a surprise
         mispredictions += taken;
@@ -31,6 +31,7 @@ Redirect BranchUnit::fetch(Address pc, Address fall_through, Address target, std
         return taken ? Redirect::Execute : Redirect::None;
     }
     update_until(fetched);
+    in_flight_before += waiting_;
     const bool conditional = flags & CONDITIONAL, direct = !(flags & INDIRECT), asked = !direct && !(flags & RETURN);
     const int slot = (oldest_ + waiting_) & (IN_FLIGHT - 1);
     const bool predicted = conditional ? predictor_->predict(slot, pc) : true;
@@ -62,7 +63,7 @@ Redirect BranchUnit::fetch(Address pc, Address fall_through, Address target, std
     }
     if (outcome != Redirect::None && taken && direct) entry = {tag, target};
 
-    in_flight_[slot] = {branch, retired, asked};
+    in_flight_[slot] = {branch, retired, asked, false};
     ++waiting_;
     redirected_at_decode += outcome == Redirect::Decode;
     if (outcome == Redirect::Execute) {
@@ -77,7 +78,12 @@ Redirect BranchUnit::fetch(Address pc, Address fall_through, Address target, std
     return outcome;
 }
 
-Redirect BranchUnit::followed() {
+Redirect BranchUnit::followed(Cycle fetched, Cycle retired) {
+    if (predictor_) {
+        update_until(fetched);
+        in_flight_before += waiting_;
+        in_flight_[(oldest_ + waiting_++) & (IN_FLIGHT - 1)] = {{}, retired, false, true};
+    }
     const std::uint8_t outcome = *followed_++;
     --left_;
     const Redirect redirect = redirect_of(outcome);
@@ -107,7 +113,7 @@ void BranchUnit::update_until(Cycle fetched) {
     while (waiting_ > 0) {
         const InFlight& branch = in_flight_[oldest_];
         if (branch.retired >= fetched && waiting_ < IN_FLIGHT) return;
-        predictor_->update(oldest_, branch.outcome);
+        if (!branch.followed) predictor_->update(oldest_, branch.outcome);
         if (branch.indirect) indirect_->update(oldest_, branch.outcome);
         oldest_ = (oldest_ + 1) & (IN_FLIGHT - 1);
         --waiting_;

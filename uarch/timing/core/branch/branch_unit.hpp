@@ -84,6 +84,7 @@ class BranchUnit {
     std::int64_t branches = 0, mispredictions = 0;
     std::int64_t redirected_at_decode = 0;
     Mispredictions by_kind;
+    std::int64_t in_flight_before = 0;  // sum over branches: how many before it had not retired when it was fetched
 
   private:
     static constexpr Address NOWHERE = IndirectPredictor::NOWHERE;
@@ -97,10 +98,11 @@ class BranchUnit {
         BranchOutcome outcome;
         Cycle retired;
         bool indirect;  // asked the indirect predictor
+        bool followed;  // teaches nothing
     };
 
     Address tag_of(Address pc) const { return (pc >> target_buffer_shift_) & ((1 << TAG_BITS) - 1); }
-    Redirect followed();
+    Redirect followed(Cycle fetched, Cycle retired);
     void update_until(Cycle fetched);
     void count_misprediction(std::uint16_t flags, bool wrong_direction);
 

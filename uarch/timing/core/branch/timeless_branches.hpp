@@ -22,8 +22,15 @@ class TimelessBranches {
   public:
     TimelessBranches(const std::string& kind, int entries, int btb_entries, int ras_entries, const std::string& indirect,
                      int window)
-        : unit_(kind, entries, btb_entries, ras_entries, indirect), window_(window * INSTRUCTION), spread_(window_ * JITTER / 100) {
+        : unit_(kind, entries, btb_entries, ras_entries, indirect) {
         unit_.tell_retargets(true);
+        set_window(window);
+    }
+
+    // From here on branches retire so many instructions after their fetch.
+    void set_window(int window) {
+        window_ = window * INSTRUCTION;
+        spread_ = window_ * JITTER / 100;
     }
 
     // A direct branch that was taken, of which there is no more than this (`BranchUnit::take`).
@@ -45,6 +52,9 @@ class TimelessBranches {
         return static_cast<std::uint8_t>(static_cast<int>(redirect) | kind << 2);
     }
 
+    // Sum over branches: how many before it had not retired when it was fetched.
+    std::int64_t in_flight_before() const { return unit_.in_flight_before; }
+
   private:
     static constexpr Cycle INSTRUCTION = 64;  // units of time
     static constexpr Cycle JITTER = 10;       // % of the window that a branch retires sooner or later
@@ -52,7 +62,7 @@ class TimelessBranches {
 
     BranchUnit unit_;
     Random random_{0x2545F491};
-    Cycle now_ = 0, retired_ = 0, window_, spread_;
+    Cycle now_ = 0, retired_ = 0, window_ = 0, spread_ = 0;
 };
 
 }  // namespace perfvec

@@ -38,6 +38,9 @@ class Core {
     // whose fetch depends on them brings in the lines of code between them, and those of wrong paths.
     virtual void pass(const PassedBranches&) {}
 
+    // The loads that are known not to go ahead of older stores, in place of those told before: numbers of instructions.
+    virtual void order(const std::uint32_t*, std::size_t) {}
+
     Cycle retired = 0;     // the cycle of the last retirement
     Occupancy occupancy;   // counted with stacks only
 };
