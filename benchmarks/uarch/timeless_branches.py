@@ -3,8 +3,8 @@
     python benchmarks/uarch/timeless_branches.py ../shared/gem5-x86/*.trace.h5 --machines zen4 base
 
 Live-points find beforehand which branches are redirected (`uarch/timing/core/branch/timeless_branches.hpp`). Here all
-branches are there, so that what differs is the time at which predictors learn. Programs with less than half a
-misprediction in 1,000 instructions are left out.
+branches are there, and on average as many are in flight, so that what differs is when each teaches. Programs with less
+than half a misprediction in 1,000 instructions are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from tracegen.formats.trace import Trace
-from tracegen.live_points.simulate import timeless_branches
+from tracegen.live_points.simulate import USUAL, timeless_branches
 from uarch.configuration import Machine
 from uarch.instructions import Chunk, Flag, StaticInstructions
 from uarch.machine_files import load_machine
@@ -40,7 +40,11 @@ def mispredictions(machine: Machine, static: StaticInstructions, chunks: list[Ch
         for name in ("static_id", "next_static_id")
     )
     steps = np.minimum(np.diff(place, prepend=-1), np.iinfo(np.uint16).max).astype(np.uint16)
-    found = timeless_branches(machine).outcomes(static.address, static.length, static.flags, ids, following, steps)
+    columns = static.address, static.length, static.flags, ids, following, steps
+    usual = timeless_branches(machine)
+    usual.outcomes(*columns)
+    late = USUAL * (simulation.in_flight_before + 1) / (usual.in_flight_before + 1)
+    found = timeless_branches(machine, late).outcomes(*columns)
     return simulation.statistics["mispredictions"], int(((found & 3) == _EXECUTE).sum())
 
 

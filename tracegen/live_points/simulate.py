@@ -35,8 +35,8 @@ MOST_KIB = 1 << 19  # of a cache: as many lines as are remembered of a run
 COLD = 0.03  # of the cycles, in 95 of 100 cases: what state that was not warm enough makes
 # Out of order the perceptron's histories have jumps of wrong paths, and depend on when each branch retires.
 COLD_OF_PERCEPTRON = 0.07
-MEASURED_ON = "base"  # how many instructions are in flight behind a branch
-_USUAL = 40.0  # instructions in flight on it, before they are measured
+MEASURED_ON = "base"  # the machine on which instructions in flight behind a branch are measured
+USUAL = 40.0  # so many are taken until then
 _FEW, _MANY = 8, 256  # instructions in flight, at least and at most
 _KERNEL = list(CAUSES).index("serializing instructions")  # as the cores give them
 # Branches of a gap that a predictor without tags sees, the latest. What runs between two executions of a branch moves
@@ -125,7 +125,7 @@ class LivePointsSimulator:
         self._chunks = [_core.Chunk(told(chunk), len(points.static)) for chunk in pieces.chunks()]
         self._passed: dict[int | None, _Branches] = {}  # by how many of each gap
         self._outcomes: dict[tuple[BranchPredictor, float], _Outcomes] = {}
-        self._in_flight = points.in_flight if len(points.in_flight) else np.full(len(pieces), _USUAL, np.float32)
+        self._in_flight = points.in_flight if len(points.in_flight) else np.full(len(pieces), USUAL, np.float32)
         self._lock = Lock()
 
     @property
@@ -167,8 +167,8 @@ class LivePointsSimulator:
         return _Outcomes(outcome, np.array(in_flight, np.float64))
 
     def in_flight(self, machine: Machine) -> NDArray[np.float32]:
-        """[P] how many instructions would have to be in flight on `base` in each piece, that without a core as many
-        branches are as in the machine's, which is out of order; in a unit and its warm-up alike.
+        """[P] instructions in flight behind a branch of `base`, so that as many branches are without a core as in the
+        machine's, which is out of order. A unit and its warm-up have the same.
         """
         simulation = Simulation(replace(machine, system_calls=None), self.points.static)
         passed, expected = self._branches(machine), self._outcomes_of(machine)
@@ -312,8 +312,10 @@ class LivePointsSimulator:
         return np.array(cycles), dict(zip(names, totals.tolist(), strict=True)), sums
 
 
-def timeless_branches(machine: Machine) -> _core.TimelessBranches:
-    """Return the machine's front end without a core (`timeless_branches.hpp`), with as many in flight as usual."""
+def timeless_branches(machine: Machine, in_flight: float = USUAL) -> _core.TimelessBranches:
+    """Return the machine's front end without a core (`timeless_branches.hpp`), where on `base` so many instructions are
+    in flight behind a branch.
+    """
     predictor = machine.branch_predictor
     return _core.TimelessBranches(
         kind=predictor.kind,
@@ -321,7 +323,7 @@ def timeless_branches(machine: Machine) -> _core.TimelessBranches:
         btb_entries=predictor.btb_entries,
         ras_entries=predictor.ras_entries,
         indirect=predictor.indirect,
-        window=_window(machine, _USUAL),
+        window=_window(machine, in_flight),
     )
 
 

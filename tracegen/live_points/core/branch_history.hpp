@@ -1,9 +1,9 @@
 // Of the branches before a sampled unit those that teach a predictor what it needs there.
 //
-// The latest branches are kept all. Of those before, the ones that lead to earlier executions
-// of what the unit executes: the same branch after the same directions. What else a run executes teaches little about the
-// unit, and there is much more of it than can be kept (the idea of storing branches, not predictors: Barr et al., ISPASS
-// 2006). A predictor passes all units, so that what is of use to one may lie before several others.
+// The latest branches are kept all. Of those before, the ones that lead to earlier executions of what the unit executes:
+// the same branch after the same directions. What else a run executes teaches little about the unit, and there is much more
+// of it than can be kept (the idea of storing branches, not predictors: Barr et al., ISPASS 2006). A predictor passes all
+// units, so that what is of use to one may lie before several others.
 #pragma once
 
 #include <algorithm>
