@@ -64,7 +64,7 @@ def main() -> None:
     rows = []
     for path in arguments.traces:
         points = of_trace(path, max_instructions=arguments.instructions)
-        points = replace(points, in_flight=np.zeros(0, np.float32))  # as many as usual, as with all branches
+        points = replace(points, in_flight=0.0)  # as many as usual, as with all branches
         unit, weight = points.pieces.unit[points.pieces.counted].astype(np.int64), points.sample.weight
         for machine, every in zip(machines, of_all(path, machines, points.units), strict=True):
             kept, true = of_kept(points, machine), every[unit]

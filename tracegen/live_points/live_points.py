@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -186,8 +186,7 @@ class LivePoints:
     sample: Sample
     system_calls: SystemCallCounts  # of the whole run
     divisions: DivisionSteps = NO_STEPS  # likewise
-    # [P] instructions from a branch's fetch to its retirement on the machine `base`; none where the run is whole.
-    in_flight: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
+    in_flight: float = 0.0  # instructions from a branch's fetch to its retirement on `base`; 0: the run is whole
     vector: bytes = b""  # the content of a vector file (`perfvec.representation.vector`); empty: none was made
 
     @property
@@ -235,7 +234,7 @@ def save(points: LivePoints, path: str | os.PathLike[str]) -> None:
     """Write the file; it appears when it is complete, with its seal."""
     with sealed_h5(path) as file:
         file.attrs["format"], file.attrs["version"], file.attrs["unit"] = FORMAT, VERSION, UNIT
-        for name in (*_TEXTS, *_NUMBERS):
+        for name in (*_TEXTS, *_NUMBERS, "in_flight"):
             file.attrs[name] = getattr(points, name)
         for column in fields(StaticInstructions):
             value = getattr(points.static, column.name)
@@ -250,7 +249,6 @@ def save(points: LivePoints, path: str | os.PathLike[str]) -> None:
             _write(file, f"system_calls/{name}", getattr(points.system_calls, name))
         for name in _DIVISIONS if len(points.divisions.static_id) else ():
             _write(file, f"divisions/{name}", getattr(points.divisions, name))
-        _write(file, "in_flight", points.in_flight)
         if points.vector:
             file.create_dataset("vector", data=np.frombuffer(points.vector, np.uint8))
 
@@ -269,6 +267,7 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
         with damage_in(path, "an attribute"):
             attributes: dict[str, Any] = {name: read_text_attribute(file, name) for name in _TEXTS}
             attributes |= {name: int(file.attrs[name]) for name in _NUMBERS}
+            attributes["in_flight"] = float(file.attrs["in_flight"])
             unit = int(file.attrs["unit"])
         if unit != UNIT:
             raise InputError(f"{path}: its units have {unit} instructions, not {UNIT}; make it again")
@@ -291,7 +290,6 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
             divisions = DivisionSteps(
                 **{name: read_whole(file, f"divisions/{name}", dtype) for name, dtype in _DIVISIONS.items()}
             )
-        in_flight = read_whole(file, "in_flight", "<f4")
         vector = read_whole(file, "vector", "u1").tobytes() if "vector" in file else b""
     static = with_native(static, origins.code)
     points = LivePoints(
@@ -302,7 +300,6 @@ def load(path: str | os.PathLike[str]) -> LivePoints:
         sample=sample,
         system_calls=calls,
         divisions=divisions,
-        in_flight=in_flight,
         vector=vector,
     )
     why = _misfit(points)
@@ -377,9 +374,8 @@ def _misfit(points: LivePoints) -> str | None:
         return "one of the system calls is none"
     if np.any(calls.count == 0) or sum(calls.count.tolist()) > points.instructions:
         return "there are other system calls than instructions"
-    in_flight = points.in_flight
-    if len(in_flight) != (0 if points.whole else len(pieces)) or not np.all((in_flight > 0) & np.isfinite(in_flight)):
-        return "in_flight is not of the pieces"
+    if not (points.in_flight == 0 if points.whole else 0 < points.in_flight < np.inf):
+        return "in_flight is no number of instructions"
     divisions = points.divisions
     if len(divisions.static_id) != len(divisions.steps):
         return "the columns of divisions differ in length"

@@ -4,8 +4,8 @@ A machine passes the pieces in the order of the run. Before a piece its caches a
 each level by its own geometry, and prefetchers learn of its misses; so no contents are lost between units, and none is
 stored twice. What branches are redirected is found beforehand, without a core (`timeless_branches.hpp`), once for all
 machines with the same predictor and front end; the last ones of a gap then fetch their code, and that of wrong paths.
-How late they retire, and predictors learn, is the program's: it was measured on one machine, piece by piece, when the
-live-points were made (`in_flight`). The piece before a counted unit fills the pipeline, queues and memory controller.
+How late they retire, and predictors learn, is the program's: it was measured on one machine when the live-points were
+made (`in_flight`). The piece before a counted unit fills the pipeline, queues and memory controller.
 
 The kernel's cycles are added in the end: the run's system calls are counted, not sampled.
 """
@@ -105,7 +105,7 @@ class _Branches:
 
 class _Outcomes(NamedTuple):
     outcome: NDArray[np.uint8]  # [branches] of gaps and pieces
-    in_flight: NDArray[np.float64]  # [P] sum over the piece's branches: how many before each had not retired
+    in_flight: int  # sum over the pieces' branches: how many before each had not retired
 
 
 def _slices(begin: NDArray[np.int64], end: NDArray[np.int64]) -> list[slice]:
@@ -125,7 +125,7 @@ class LivePointsSimulator:
         self._chunks = [_core.Chunk(told(chunk), len(points.static)) for chunk in pieces.chunks()]
         self._passed: dict[int | None, _Branches] = {}  # by how many of each gap
         self._outcomes: dict[tuple[BranchPredictor, float], _Outcomes] = {}
-        self._in_flight = points.in_flight if len(points.in_flight) else np.full(len(pieces), USUAL, np.float32)
+        self._in_flight = points.in_flight or USUAL
         self._lock = Lock()
 
     @property
@@ -149,7 +149,8 @@ class LivePointsSimulator:
         return found
 
     def _find_outcomes(self, machine: Machine) -> _Outcomes:
-        static, passed, branches = self.points.static, self._branches(machine), timeless_branches(machine)
+        static, passed = self.points.static, self._branches(machine)
+        branches = timeless_branches(machine, self._in_flight)
         outcome = np.empty(len(passed.branch), np.uint8)
 
         def follow(some: slice) -> int:
@@ -158,29 +159,26 @@ class LivePointsSimulator:
             outcome[some] = branches.outcomes(static.address, static.length, static.flags, *columns)
             return branches.in_flight_before - before
 
-        begin, in_flight = 0, []
-        for own, instructions in zip(passed.own, self._in_flight.tolist(), strict=True):
-            branches.set_window(_window(machine, instructions))
+        begin, in_flight = 0, 0
+        for own in passed.own:
             follow(slice(begin, own.start))
-            in_flight.append(follow(own))
+            in_flight += follow(own)
             begin = own.stop
-        return _Outcomes(outcome, np.array(in_flight, np.float64))
+        return _Outcomes(outcome, in_flight)
 
-    def in_flight(self, machine: Machine) -> NDArray[np.float32]:
-        """[P] instructions in flight behind a branch of `base`, so that as many branches are without a core as in the
-        machine's, which is out of order. A unit and its warm-up have the same.
+    def in_flight(self, machine: Machine) -> float:
+        """Instructions in flight behind a branch of `base`, so that as many branches are without a core as in the
+        machine's, which is out of order.
         """
         simulation = Simulation(replace(machine, system_calls=None), self.points.static)
         passed, expected = self._branches(machine), self._outcomes_of(machine)
-        found = []
+        found = 0
         for k, chunk in enumerate(self._chunks):
             own = self._enter(simulation, k, passed, expected.outcome)
             before = simulation.in_flight_before
             simulation.run(chunk, own)
-            found.append(simulation.in_flight_before - before)
-        together = np.cumsum(np.diff(self.points.pieces.unit.astype(np.int64), prepend=-2) != 1) - 1
-        ratio = (np.bincount(together, found) + 1) / (np.bincount(together, expected.in_flight) + 1)
-        return (self._in_flight * ratio[together]).astype(np.float32)
+            found += simulation.in_flight_before - before
+        return self._in_flight * (found + 1) / (expected.in_flight + 1)
 
     def _enter(
         self, simulation: Simulation, piece: int, passed: _Branches, outcome: NDArray[np.uint8] | None
@@ -316,21 +314,15 @@ def timeless_branches(machine: Machine, in_flight: float = USUAL) -> _core.Timel
     """Return the machine's front end without a core (`timeless_branches.hpp`), where on `base` so many instructions are
     in flight behind a branch.
     """
-    predictor = machine.branch_predictor
+    predictor, late = machine.branch_predictor, _lateness(machine)
     return _core.TimelessBranches(
         kind=predictor.kind,
         entries=predictor.entries,
         btb_entries=predictor.btb_entries,
         ras_entries=predictor.ras_entries,
         indirect=predictor.indirect,
-        window=_window(machine, in_flight),
+        window=round(min(max(in_flight * late, _FEW), _MANY)) if late else 0,
     )
-
-
-def _window(machine: Machine, instructions: float) -> int:
-    """Instructions in flight behind a branch where there are so many on `base`."""
-    late = _lateness(machine)
-    return round(min(max(instructions * late, _FEW), _MANY)) if late else 0
 
 
 def _lateness(machine: Machine) -> float:

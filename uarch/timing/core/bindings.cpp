@@ -482,7 +482,6 @@ PYBIND11_MODULE(_core, module) {
         .def(py::init<const std::string&, int, int, int, const std::string&, int>(), py::kw_only(), py::arg("kind"), py::arg("entries"),
              py::arg("btb_entries"), py::arg("ras_entries"), py::arg("indirect"), py::arg("window"))
         .def("outcomes", &outcomes)
-        .def("set_window", &TimelessBranches::set_window, py::arg("window"))
         .def_property_readonly("in_flight_before", &TimelessBranches::in_flight_before);
     py::class_<Simulation>(module, "Simulation")
         .def(py::init(&make_simulation), py::kw_only(), py::arg("machine"), py::arg("dram"), py::arg("int_registers"),

@@ -22,15 +22,8 @@ class TimelessBranches {
   public:
     TimelessBranches(const std::string& kind, int entries, int btb_entries, int ras_entries, const std::string& indirect,
                      int window)
-        : unit_(kind, entries, btb_entries, ras_entries, indirect) {
+        : unit_(kind, entries, btb_entries, ras_entries, indirect), window_(window * INSTRUCTION), spread_(window_ * JITTER / 100) {
         unit_.tell_retargets(true);
-        set_window(window);
-    }
-
-    // From here on branches retire so many instructions after their fetch.
-    void set_window(int window) {
-        window_ = window * INSTRUCTION;
-        spread_ = window_ * JITTER / 100;
     }
 
     // A direct branch that was taken, of which there is no more than this (`BranchUnit::take`).
@@ -62,7 +55,7 @@ class TimelessBranches {
 
     BranchUnit unit_;
     Random random_{0x2545F491};
-    Cycle now_ = 0, retired_ = 0, window_ = 0, spread_ = 0;
+    Cycle now_ = 0, retired_ = 0, window_, spread_;
 };
 
 }  // namespace perfvec
