@@ -119,7 +119,7 @@ class Pieces:
     miss_far: NDArray[np.bool_]  # not touched for so long that a second level lacks it, too
     miss_place: NDArray[np.uint32]  # how many of the gap's lines come before it
     ordered_offset: NDArray[np.int64]  # [P + 1]
-    ordered: NDArray[np.uint32]  # each piece's loads that had read what a store shortly before them wrote
+    ordered: NDArray[np.uint32]  # each piece's loads that had often read what a store shortly before wrote
 
     def __len__(self) -> int:
         return len(self.unit)
