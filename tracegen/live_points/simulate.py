@@ -104,7 +104,10 @@ class _Branches:
 
 
 class _Outcomes(NamedTuple):
-    outcome: NDArray[np.uint8]  # [branches] of gaps and pieces
+    """The outcomes of branches: [P] those of each piece, and the latest before it."""
+
+    own: list[NDArray[np.uint8]]
+    latest: list[NDArray[np.uint8]]
     in_flight: int  # sum over the pieces' branches: how many before each had not retired
 
 
@@ -135,8 +138,7 @@ class LivePointsSimulator:
 
     def outcomes(self, machine: Machine) -> list[NDArray[np.uint8]]:
         """[P] the outcome of each of a piece's branches; found once for machines alike in this."""
-        outcome = self._outcomes_of(machine).outcome
-        return [outcome[own] for own in self._branches(machine).own]
+        return self._outcomes_of(machine).own
 
     def _outcomes_of(self, machine: Machine) -> _Outcomes:
         key = machine.branch_predictor, _lateness(machine)
@@ -151,20 +153,22 @@ class LivePointsSimulator:
     def _find_outcomes(self, machine: Machine) -> _Outcomes:
         static, passed = self.points.static, self._branches(machine)
         branches = timeless_branches(machine, self._in_flight)
-        outcome = np.empty(len(passed.branch), np.uint8)
 
-        def follow(some: slice) -> int:
+        def follow(begin: int, end: int) -> NDArray[np.uint8]:
+            columns = passed.branch[begin:end], passed.following[begin:end], passed.steps[begin:end]
+            return branches.outcomes(static.address, static.length, static.flags, *columns)
+
+        found: list[NDArray[np.uint8]] = []
+        last: list[NDArray[np.uint8]] = []  # of a gap no more is asked for
+        in_flight = begin = 0
+        for own, latest in zip(passed.own, passed.latest, strict=True):
+            gap = follow(begin, own.start)
+            last.append(gap[latest.start - begin : latest.stop - begin].copy())
             before = branches.in_flight_before
-            columns = passed.branch[some], passed.following[some], passed.steps[some]
-            outcome[some] = branches.outcomes(static.address, static.length, static.flags, *columns)
-            return branches.in_flight_before - before
-
-        begin, in_flight = 0, 0
-        for own in passed.own:
-            follow(slice(begin, own.start))
-            in_flight += follow(own)
+            found.append(follow(own.start, own.stop))
+            in_flight += branches.in_flight_before - before
             begin = own.stop
-        return _Outcomes(outcome, in_flight)
+        return _Outcomes(found, last, in_flight)
 
     def in_flight(self, machine: Machine) -> float:
         """Instructions in flight behind a branch of `base`, so that as many branches are without a core as in the
@@ -174,24 +178,24 @@ class LivePointsSimulator:
         passed, expected = self._branches(machine), self._outcomes_of(machine)
         found = 0
         for k, chunk in enumerate(self._chunks):
-            own = self._enter(simulation, k, passed, expected.outcome)
+            own = self._enter(simulation, k, passed, expected)
             before = simulation.in_flight_before
             simulation.run(chunk, own)
             found += simulation.in_flight_before - before
         return self._in_flight * (found + 1) / (expected.in_flight + 1)
 
     def _enter(
-        self, simulation: Simulation, piece: int, passed: _Branches, outcome: NDArray[np.uint8] | None
+        self, simulation: Simulation, piece: int, passed: _Branches, outcomes: _Outcomes | None
     ) -> NDArray[np.uint8] | None:
         """Bring a machine's state to where a piece begins; return the outcomes of the piece's branches."""
         pieces = self.points.pieces
         simulation.touch(*pieces.gap(piece))
-        if outcome is None:
+        if outcomes is None:
             return None
         simulation.order_loads(pieces.ordered[slice(*pieces.ordered_offset[piece : piece + 2])])
         late = passed.latest[piece]
-        simulation.pass_branches(passed.branch[late], passed.following[late], outcome[late])
-        return outcome[passed.own[piece]]
+        simulation.pass_branches(passed.branch[late], passed.following[late], outcomes.latest[piece])
+        return outcomes.own[piece]
 
     def _branches(self, machine: Machine) -> _Branches:
         """Return what the machine's predictor sees."""
@@ -284,7 +288,7 @@ class LivePointsSimulator:
         pieces = self.points.pieces
         simulation = Simulation(replace(machine, system_calls=None), self.points.static)
         passed = self._branches(machine)
-        follow = None if self.points.whole else self._outcomes_of(machine).outcome
+        follow = None if self.points.whole else self._outcomes_of(machine)
         cycles: list[float] = []
         names = list(simulation.statistics)
         totals = np.zeros(len(names))

@@ -18,8 +18,8 @@ class NearStores {
             stores_[block & (STORES - 1)] = {block, now};
     }
 
-    // The instruction `id` loads, as number `now` of the run. Whether a store near it wrote what it reads, as before it many
-    // a one did, before number `begin`.
+    // The instruction `id` loads, as number `now` of the run. Whether a store near it wrote what it reads, and what it had
+    // read MANY times before number `begin`.
     bool load(std::uint32_t id, std::uint64_t address, std::uint64_t size, std::uint64_t now, std::uint64_t begin) {
         if (++loads_ % FORGOTTEN_AFTER == 0) forgotten_ = now;
         bool near = false;
