@@ -329,6 +329,38 @@ def test_changes_are_nearer_than_levels(points, traced):
     assert np.all(np.abs(change - true) <= 0.01), (change, true)
 
 
+# Every 160 instructions a read of memory, which everything behind it depends on.
+READS = """
+volatile int memory[1 << 24];
+int main(void) {
+    unsigned long state = 1;
+    for (int k = 0; k < 30000; ++k) {
+        state = state * 6364136223846793005ul + 1442695040888963407ul;
+        state += memory[state >> 40];
+        for (int n = 0; n < 30; ++n) state = state * 5 + n;
+    }
+    return state == 0;
+}
+"""
+
+
+@pytest.mark.slow
+def test_refreshes_are_no_part_of_changes(tmp_path):
+    """A DRAM's refresh costs a thousand cycles in whichever of the units it falls."""
+    (tmp_path / "reads.c").write_text(READS)
+    compile_c(tmp_path / "reads.c", tmp_path / "reads", ["-O1", "-static"])
+    trace(execution(tmp_path / "reads"), tmp_path / "reads.trace.h5", progress=False)
+    base = load_machine("base")
+    fields = {"functional_units.mul_latency": 5, "pipeline.issue_width": 2, "pipeline.rob_entries": 96}
+    machines = [base, *(replace_field(base, field, value) for field, value in fields.items())]
+    points = of_trace(tmp_path / "reads.trace.h5", units=128, progress=False)
+    found = LivePointsSimulator(points).simulate(machines, 1).cycles
+    with Trace(tmp_path / "reads.trace.h5") as opened:
+        cycles = simulated_cycles(machines, decode(opened.address, opened.code, opened.isa), opened.chunks())
+    assert np.all(np.abs(found / cycles - 1) <= 0.015)
+    assert np.all(np.abs(found[1:] / found[0] - cycles[1:] / cycles[0]) <= 0.005)
+
+
 @pytest.mark.slow
 def test_a_stream_gives_what_its_trace_does(program, points):
     with stream(execution(program)) as running:

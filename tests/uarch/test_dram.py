@@ -1,6 +1,9 @@
 """The DRAM by hand: every time is a sum of timings of the data sheet (picoseconds)."""
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from programs import Instruction, Program
 
 from uarch.configuration import replace_field
@@ -10,6 +13,7 @@ from uarch.timing._core import parts
 from uarch.timing.simulation import Simulation
 
 BEGIN = 1_000_000  # between two refreshes
+PERIOD = 333  # picoseconds of a cycle of base
 
 
 def channel(name):
@@ -103,6 +107,71 @@ def test_refresh_closes_all_rows_and_takes_its_time():
     due = t["t_refi"]
     expected = due + t["t_rfc"] + t["t_rcd"] + t["t_cl"] + t["t_burst"]
     assert memory.read_at(1, due + 1) == expected
+
+
+REFRESHED = "DDR3_1600_8x8"
+
+
+def test_a_refresh_under_way_lasts_from_when_it_began():
+    memory, t = channel(REFRESHED)
+    cycle = 3_000_000
+    now, passed = cycle * PERIOD, t["t_rfc"] / 2 / t["t_refi"]
+    memory.set_refresh(cycle, passed)
+    assert memory.read_at(0, now) == now + t["t_rfc"] // 2 + t["t_rcd"] + t["t_cl"] + t["t_burst"]
+
+
+def test_no_refresh_comes_before_the_interval_is_over():
+    memory, t = channel(REFRESHED)
+    cycle = 3_000_000
+    now = cycle * PERIOD
+    memory.set_refresh(cycle, 0.25)
+    due = now + round(0.75 * t["t_refi"])
+    memory.read_at(0, due - 100_000)
+    assert memory.read_at(1, due - 1) == due - 1 + t["t_cl"] + t["t_burst"]
+    assert memory.read_at(2, due + 1) == due + t["t_rfc"] + t["t_rcd"] + t["t_cl"] + t["t_burst"]
+
+
+def test_the_first_awaited_read_behind_a_refresh_has_a_surplus():
+    memory, t = channel(REFRESHED)
+    cycle = 3_000_000
+    memory.set_refresh(cycle, 0.0)  # it begins now
+    expected = t["t_rfc"] ** 2 / 2 / t["t_refi"]  # of a read long after the one before
+    later = 30  # cycles
+    memory.read(0, cycle + 10, awaited=False)
+    assert memory.refresh_surplus == 0
+    memory.read(1, cycle + later)
+    first = t["t_rfc"] - later * PERIOD - expected
+    assert memory.refresh_surplus == pytest.approx(first / PERIOD)
+    memory.read(2, cycle + later)  # at the same time: nothing more is waited for, or expected
+    assert memory.refresh_surplus == pytest.approx(first / PERIOD)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(0, 1500), min_size=1, max_size=30))
+def test_the_surplus_is_nothing_on_average(gaps):
+    """The mean over times of refreshes, of reads at times that do not depend on them."""
+    times = 1000
+    memory, t = channel(REFRESHED)
+    cycle, found = 3_000_000, []
+    for passed in (np.arange(times) + 0.5) / times:
+        memory.set_refresh(cycle, passed)
+        before = memory.refresh_surplus
+        for gap in gaps:
+            cycle += gap
+            memory.read(0, cycle)
+        found.append(memory.refresh_surplus - before)
+    # A read's wait jumps by all of t_rfc between two of these times, so the mean over them is half a step off.
+    assert np.mean(found) == pytest.approx(0, abs=len(gaps) * t["t_rfc"] / PERIOD / times)
+    assert np.max(found) > 0
+
+
+def test_what_has_passed_of_an_interval_is_less_than_one():
+    simulation = Simulation(load_machine("base"), Program([Instruction()]).static())
+    for passed in (-0.1, 1.0, float("nan")):
+        with pytest.raises(ValueError, match=r"\[0, 1\)"):
+            simulation.set_refresh(passed)
+    simulation.set_refresh(0.5)
+    assert simulation.refresh_surplus == 0
 
 
 def test_writes_wait_until_their_queue_is_nearly_full():

@@ -7,6 +7,11 @@ machines with the same predictor and front end; the last ones of a gap then fetc
 How late they retire, and predictors learn, is the program's: it was measured on one machine when the live-points were
 made (`in_flight`). The piece before a counted unit fills the pipeline, queues and memory controller.
 
+A refresh of a DRAM costs a thousand cycles in one unit and none in the next. So a unit begins at the same time of a
+refresh interval on all machines (common random numbers), and what its reads waited for refreshes more or less than they
+would on average is taken off its cycles (a control variate, of mean 0): Law, *Simulation Modeling and Analysis*, 2015,
+§11.2, §11.4.
+
 The kernel's cycles are added in the end: the run's system calls are counted, not sampled.
 """
 
@@ -45,6 +50,7 @@ _KERNEL = list(CAUSES).index("serializing instructions")  # as the cores give th
 _WITHOUT_TAGS = {"perceptron": 16384, "bimode": 24576, "local": 24576, "tournament": 24576}
 _LATEST = 4096  # branches of a gap, the last ones, that fetch their code
 _FARTHEST = 200  # instructions between two branches, at most
+_GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,15 @@ class _Outcomes(NamedTuple):
     in_flight: int  # sum over the pieces' branches: how many before each had not retired
 
 
+def _phases(unit: NDArray[np.uint64]) -> list[float | None]:
+    """[P] how much of a refresh interval has passed where each piece begins: alike on all machines, and evenly spread
+    (multiples of the golden ratio). None where the piece before it is the unit before.
+    """
+    begins = np.append(True, np.diff(unit) != 1)
+    passed = _GOLDEN * np.cumsum(begins) % 1
+    return [phase if begin else None for begin, phase in zip(begins.tolist(), passed.tolist(), strict=True)]
+
+
 def _slices(begin: NDArray[np.int64], end: NDArray[np.int64]) -> list[slice]:
     return [slice(*bounds) for bounds in zip(begin.tolist(), end.tolist(), strict=True)]
 
@@ -126,6 +141,7 @@ class LivePointsSimulator:
         pieces = points.pieces
         told = points.divisions.told
         self._chunks = [_core.Chunk(told(chunk), len(points.static)) for chunk in pieces.chunks()]
+        self._phases = _phases(pieces.unit)
         self._passed: dict[int | None, _Branches] = {}  # by how many of each gap
         self._outcomes: dict[tuple[BranchPredictor, float], _Outcomes] = {}
         self._in_flight = points.in_flight or USUAL
@@ -192,6 +208,9 @@ class LivePointsSimulator:
         simulation.touch(*pieces.gap(piece))
         if outcomes is None:
             return None
+        phase = self._phases[piece]
+        if phase is not None:
+            simulation.set_refresh(phase)
         simulation.order_loads(pieces.ordered[slice(*pieces.ordered_offset[piece : piece + 2])])
         late = passed.latest[piece]
         simulation.pass_branches(passed.branch[late], passed.following[late], outcomes.latest[piece])
@@ -296,6 +315,7 @@ class LivePointsSimulator:
         for k, chunk in enumerate(self._chunks):
             outcomes = self._enter(simulation, k, passed, follow)
             counted = bool(pieces.counted[k])
+            surplus = simulation.refresh_surplus
             if counted:
                 simulation.reset_counters()
             weight = self.points.sample.weight[len(cycles)] if counted else 0.0
@@ -308,7 +328,9 @@ class LivePointsSimulator:
                 simulation.run(chunk, outcomes)
             if not counted:
                 continue
-            counts = simulation.counts
+            counts = simulation.counts.astype(np.float64)
+            if follow is not None:
+                counts[0] -= simulation.refresh_surplus - surplus
             cycles.append(float(counts[0]))
             totals += weight * counts
         return np.array(cycles), dict(zip(names, totals.tolist(), strict=True)), sums

@@ -200,6 +200,12 @@ class Simulation:
         """
         self._core.order_loads(loads)
 
+    def set_refresh(self, passed: float) -> None:
+        """Let so much of a refresh interval, of [0, 1), have passed since the DRAM began the last one. A memory
+        of fixed latency has none. Raises ValueError for other numbers.
+        """
+        self._core.set_refresh(passed)
+
     def held(self, chunk: Chunk | _core.Chunk) -> _core.Chunk:
         """Return the chunk as the core reads it, checked; simulations of the same program can share it."""
         return _core.Chunk(chunk, self._size) if isinstance(chunk, Chunk) else chunk
@@ -228,6 +234,13 @@ class Simulation:
     def in_flight_before(self) -> int:
         """Sum over all branches so far: how many before each had not retired when it was fetched."""
         return self._core.in_flight_before
+
+    @property
+    def refresh_surplus(self) -> float:
+        """Cycles that reads of a DRAM waited for refreshes so far, of each refresh the first one, less what is expected
+        over the times at which refreshes might have begun.
+        """
+        return self._core.refresh_surplus
 
     def reset_counters(self) -> None:
         """Counts from here on; contents and times stay."""

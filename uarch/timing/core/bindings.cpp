@@ -390,6 +390,11 @@ void order(Simulation& simulation, const Array<std::uint32_t>& loads) {
     simulation.core->order(loads.data(), count);
 }
 
+void set_refresh(Simulation& simulation, double passed) {
+    if (!(passed >= 0 && passed < 1)) throw std::invalid_argument("what has passed of an interval is not in [0, 1)");
+    simulation.caches.memory->set_refresh(simulation.core->retired, passed);
+}
+
 // The outcomes of branches (`BranchUnit::follow`) of a program whose instructions are at `pc`. One after 0 `steps` is a
 // direct branch that was taken, of which nothing else is known: it has no outcome.
 Array<std::uint8_t> outcomes(TimelessBranches& branches, const Array<std::uint64_t>& pc, const Array<std::uint8_t>& length,
@@ -499,6 +504,9 @@ PYBIND11_MODULE(_core, module) {
         .def("pass_branches", &pass, py::arg("branch"), py::arg("following"), py::arg("outcome"))
         .def("take", &take, py::arg("branch"), py::arg("following"))
         .def("order_loads", &order, py::arg("loads"))
+        .def("set_refresh", &set_refresh, py::arg("passed"))
+        .def_property_readonly("refresh_surplus",
+                               [](const Simulation& simulation) { return simulation.caches.memory->refresh_surplus(); })
         .def_property_readonly("in_flight_before", [](const Simulation& simulation) { return simulation.branches.in_flight_before; })
         .def_property_readonly("counters", &counters)
         .def_property_readonly("counts", &counts);

@@ -161,8 +161,10 @@ void bind_caches(py::module_& module) {
         py::keep_alive<0, 1>());
 
     py::class_<Dram> dram(module, "Dram");
-    dram.def("read", &Dram::read, arg("line"), arg("cycle"))
+    dram.def("read", &Dram::read, arg("line"), arg("cycle"), arg("awaited") = true)
         .def("write", &Dram::write, arg("line"), arg("cycle"))
+        .def("set_refresh", &Dram::set_refresh, arg("cycle"), arg("passed"))
+        .def_property_readonly("refresh_surplus", &Dram::refresh_surplus)
         .def("read_at", &Dram::read_at, arg("line"), arg("picoseconds"))
         .def("write_at", &Dram::write_at, arg("line"), arg("picoseconds"))
         .def_property_readonly("writes_waiting", &Dram::writes_waiting);

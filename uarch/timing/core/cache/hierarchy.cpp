@@ -190,7 +190,7 @@ Cycle Hierarchy::fetch(int level, Line line, Cycle cycle, Cycle held, bool write
         ++depth;
         where = cache.next;
         if (where < 0) {
-            data = timed ? memory->read(line, cycle) : 0;
+            data = timed ? memory->read(line, cycle, demand) : 0;
             break;
         }
         // From here on it is a read like any other, also of what a level above prefetches.

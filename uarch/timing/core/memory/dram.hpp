@@ -70,8 +70,9 @@ class Dram : public MainMemory {
         writes_.reserve(write_queue_);
     }
 
-    Cycle read(Line line, Cycle cycle) override {
+    Cycle read(Line line, Cycle cycle, bool awaited) override {
         ++counters.reads;
+        if (awaited) count_wait(cycle * period_);
         return (read_at(line, cycle * period_) + 2 * CONTROLLER + period_ - 1) / period_;
     }
 
@@ -79,6 +80,16 @@ class Dram : public MainMemory {
         ++counters.writes;
         write_at(line, cycle * period_);
     }
+
+    void set_refresh(Cycle cycle, double passed) override {
+        const Picoseconds now = cycle * period_;
+        refresh_from_ = now - std::llrint(passed * static_cast<double>(refi_));
+        refreshed_ = floor_divided(now - refresh_from_ - rfc_, refi_);  // one that is under way is still to be seen
+        waited_ = -1;
+        last_awaited_ = PAST;
+    }
+
+    double refresh_surplus() const override { return surplus_ / static_cast<double>(period_); }
 
     // When the line's last data have left the DRAM.
     Picoseconds read_at(Line line, Picoseconds arrival) {
@@ -224,13 +235,26 @@ class Dram : public MainMemory {
 
     // At every multiple of REFI all rows are closed and nothing is activated for RFC.
     void refresh(Picoseconds now) {
-        const std::int64_t due = now / refi_;
+        const std::int64_t due = floor_divided(now - refresh_from_, refi_);
         if (due <= refreshed_) return;
         refreshed_ = due;
         for (Bank& bank : banks_) {
             bank.row = -1;
-            bank.activate = std::max(bank.activate, due * refi_ + rfc_);
+            bank.activate = std::max(bank.activate, refresh_from_ + due * refi_ + rfc_);
         }
+    }
+
+    // The first read after a refresh began waits for the rest of RFC. Its expectation: the refresh may have begun at any
+    // time since the read before it, within RFC, alike.
+    void count_wait(Picoseconds arrival) {
+        if (arrival < last_awaited_) return;
+        const auto since = static_cast<double>(std::min(arrival - last_awaited_, rfc_));
+        surplus_ -= since * (static_cast<double>(rfc_) - since / 2) / static_cast<double>(refi_);
+        last_awaited_ = arrival;
+        const std::int64_t due = floor_divided(arrival - refresh_from_, refi_);
+        if (due == waited_) return;
+        waited_ = due;
+        surplus_ += static_cast<double>(std::max<Picoseconds>(refresh_from_ + due * refi_ + rfc_ - arrival, 0));
     }
 
     // One burst, decided on as soon as the bus is about to be free; returns when it is over. The first of a line counts.
@@ -319,7 +343,11 @@ class Dram : public MainMemory {
     std::array<Picoseconds, ACTIVATIONS> activations_;  // the latest ones, circular
     int oldest_ = 0;
     Picoseconds next_burst_ = 0, latest_ = PAST, command_ = PAST, activated_ = PAST;
-    std::int64_t last_bank_ = 0, refreshed_ = 0;
+    Picoseconds refresh_from_ = 0;  // when an interval began
+    std::int64_t last_bank_ = 0, refreshed_ = 0;  // intervals since then
+    std::int64_t waited_ = 0;                     // of these, the last one in which a read was awaited
+    Picoseconds last_awaited_ = PAST;
+    double surplus_ = 0;  // picoseconds
     bool writing_ = false;
 };
 

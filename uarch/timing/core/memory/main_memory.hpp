@@ -20,11 +20,18 @@ class MainMemory {
     virtual ~MainMemory() = default;
 
     // Cycle at which a line asked for at `cycle` has left the memory. Requests come in program order, not in the order of
-    // time.
-    virtual Cycle read(Line line, Cycle cycle) = 0;
+    // time. `awaited`: the program asks for it, not a prefetcher.
+    virtual Cycle read(Line line, Cycle cycle, bool awaited) = 0;
 
     // Nobody waits for a write.
     virtual void write(Line line, Cycle cycle) = 0;
+
+    // At `cycle`, so much of a refresh interval, of [0, 1), has passed since the last one began.
+    virtual void set_refresh(Cycle, double) {}
+
+    // Cycles that awaited reads waited for refreshes so far, of each refresh the first one, less their expectation over
+    // the times at which refreshes might have begun.
+    virtual double refresh_surplus() const { return 0; }
 
     MemoryCounters counters;
 };

@@ -15,7 +15,7 @@ class SimpleMemory : public MainMemory {
         : latency_(std::max<Cycle>(1, std::llrint(std::ceil(latency_ns * frequency_ghz - ROUNDING)))),
           slot_(std::max<Cycle>(1, std::llrint(std::nearbyint(64 / bandwidth_gbs * frequency_ghz * FRACTION)))) {}
 
-    Cycle read(Line, Cycle cycle) override {
+    Cycle read(Line, Cycle cycle, bool) override {
         ++counters.reads;
         return take(cycle) + latency_;
     }
