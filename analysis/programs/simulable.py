@@ -20,9 +20,9 @@ from tqdm import tqdm
 from analysis.programs.span import Span, timed
 from support.processors import processors
 from tracegen.formats.trace import Trace
-from tracegen.live_points.live_points import VERSION, LivePoints, load
+from tracegen.live_points.live_points import LivePoints, load
 from tracegen.live_points.own import own_live_points
-from tracegen.live_points.simulate import LivePointsSimulator
+from tracegen.live_points.simulate import ESTIMATOR, LivePointsSimulator
 from uarch.configuration import Machine
 from uarch.instructions import StaticInstructions
 from uarch.timing.simulations import Simulations
@@ -136,7 +136,7 @@ class SimulableLivePoints:
         self.points = points = self._simulator.points
         self.name, self.digest, self.isa = points.name, points.digest, points.isa
         self.instructions = points.instructions
-        self.identity = f"{self.digest} {self.instructions} live-points {VERSION} {points.seed} {self.work}"
+        self.identity = f"{self.digest} {self.instructions} live-points {ESTIMATOR} {points.seed} {self.work}"
 
     @property
     def work(self) -> int:
