@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from programs import Instruction, Program
 
-from uarch.configuration import replace_field
+from uarch.configuration import replace_field, replace_fields
 from uarch.instructions import LAST, Flag, Operation
 from uarch.machine_files import load_machine
 from uarch.timing.simulation import Misses, Simulation
 
-BASE = load_machine("base")
+BASE, IN_ORDER = load_machine("base"), load_machine("cortex-a53")
 NOTHING = np.zeros(0, np.uint64)
 LINES = 0x10000000 // 64 + np.arange(1 << 16, dtype=np.uint64)  # four megabytes
 DATA, CODE = LINES << np.uint64(4), np.array([0x400000 // 64], np.uint64) << np.uint64(4) | np.uint64(2)
@@ -79,11 +79,14 @@ def test_ideal_data_leaves_the_caches_to_code():
 @pytest.mark.parametrize(
     ("machine", "first_level", "all_levels"),
     [
-        (load_machine("cortex-a53"), 2, (2, 3)),
-        (replace_field(load_machine("cortex-a53"), "branch_predictor.kind", "none"), 2, (4, 4)),
+        (IN_ORDER, 2, (2, 3)),
+        (replace_field(IN_ORDER, "pipeline.width", 3), 2, (3, 3)),
+        (replace_fields(IN_ORDER, {"branch_predictor.kind": "none", "pipeline.width": 1}), 2, (2, 2)),
+        (replace_field(IN_ORDER, "branch_predictor.kind", "none"), 2, (3, 3)),
+        (replace_fields(IN_ORDER, {"branch_predictor.kind": "none", "pipeline.width": 4}), 2, (4, 4)),
         (BASE, 0, (2, 2)),
     ],
-    ids=["in order", "in order without a predictor", "out of order"],
+    ids=["in order", "wider", "without a predictor, narrow", "without a predictor", "and wide", "out of order"],
 )
 def test_code_beyond_a_touched_line_is_fetched_unless_only_the_path_taken_is(machine, first_level, all_levels):
     machine = replace_field(machine, "l2.prefetcher", "none")
