@@ -122,23 +122,22 @@ class Simulation {
 
   private:
     // Lines beyond one of code that are fetched, too: behind branches that are taken, before that is known, and behind those
-    // that are mispredicted. In order the next two come into the first level, and what more the buffers before issue hold
-    // (some 35 bytes for each instruction of width, from the middle of a line on) into those below: behind mispredictions
-    // up to a third line, which wide cores ask for nearly everywhere; without a predictor that is every branch, and fetch
-    // goes as far as it can. Out of order they are found in the levels below, where little else of a wrong path lasts.
-    // From the misses of both with and without it, on cc1 (docs/appendix/live-points.md).
+    // that are mispredicted. In order the next two come into the first level, of a misprediction a third into those below;
+    // without a predictor that is every branch, and fetch goes on until the buffers before issue are full: some 35 bytes
+    // for each instruction of width, from the middle of a line on. Out of order they are found in the levels below, where
+    // little else of a wrong path lasts. From the misses of both with and without it, on cc1
+    // (docs/appendix/live-points.md).
     struct CodeAhead {
         int first_level, all, mispredicted;
     };
     static CodeAhead ahead_of(const Machine& machine) {
         if (machine.taken_path_only) return {0, 0, 0};
         if (!machine.in_order) return {0, 2, 2};
-        const int width = machine.in_order->width;
         if (machine.branch_predictor.kind == "none") {
-            const int reach = 1 + (32 + 35 * width + 32) / 64;
-            return {2, reach, reach};
+            const int last = 1 + (32 + 35 * machine.in_order->width + 32) / 64;
+            return {2, last, last};
         }
-        return {2, width < 3 ? 2 : 3, 3};
+        return {2, 2, 3};
     }
 
     std::vector<StaticInstruction> rows_;
