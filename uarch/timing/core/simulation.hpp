@@ -134,8 +134,8 @@ class Simulation {
         if (machine.taken_path_only) return {0, 0, 0};
         if (!machine.in_order) return {0, 2, 2};
         if (machine.branch_predictor.kind == "none") {
-            const int last = 1 + (32 + 35 * machine.in_order->width + 32) / 64;
-            return {2, last, last};
+            const int reached = (32 + 35 * machine.in_order->width + 32) / 64;  // rounded
+            return {2, 1 + reached, 1 + reached};
         }
         return {2, 2, 3};
     }
