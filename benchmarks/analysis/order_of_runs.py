@@ -1,4 +1,4 @@
-"""How alike two runs of the simulator order the points of a grid (a tool, not a test):
+"""Agreement of two runs of the simulator on the order of a grid's points (a tool, not a test):
 
     python benchmarks/analysis/order_of_runs.py T.trace.h5… --grids core mixed
 
@@ -30,7 +30,7 @@ LATER = 0.5  # of a refresh interval
 
 
 def seconds(trace: Trace, machine: Machine, instructions: int, passed: float) -> float:
-    """Of the first instructions, where so much of a refresh interval has passed at the beginning."""
+    """Simulate the first instructions; at the beginning so much of a refresh interval has passed."""
     simulation = Simulation(machine, trace.static)
     if passed:
         simulation.set_refresh(passed)

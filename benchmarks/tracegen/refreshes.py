@@ -1,4 +1,4 @@
-"""How much of the noise of a unit's change of cycles is a DRAM's refreshes (a tool, not a test):
+"""Share of a DRAM's refreshes in the noise of a unit's change of cycles (a tool, not a test):
 
     python benchmarks/tracegen/refreshes.py T.trace.h5… --instructions 50000000 [--truth FOLDER]
 
