@@ -447,7 +447,7 @@ def test_no_probes_for_another_architecture():
 @pytest.mark.slow
 def test_probes_measure_what_is_known_of_every_processor():
     """Additions take a cycle, multiplications more, divisions more still; larger working sets cost more."""
-    with Probe(told().features, repeats=5) as probe:
+    with Probe(told().features, repeats=41) as probe:  # as other tests run beside this one
         assert 0.3 < 1 / probe.ask("clock", 5) < 10
         assert probe.cycles("latency add") == pytest.approx(1, rel=0.1)
         assert probe.cycles("latency add") < probe.cycles("latency multiply") < probe.cycles("latency divide 64")
