@@ -4,7 +4,7 @@
 
 The runs of a point differ only in when the DRAM's first refresh begins. No surface can be expected to agree with the
 one more than the other does. Printed: Kendall's tau of the two, over all pairs of 100 points and over those that are
-more than 1 % apart, and the root mean square of the differences of their times.
+more than 1 % apart, and the standard deviation of the differences of their times.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import kendalltau
 
 from analysis.designs.design import grid_design
-from analysis.questions.what_if import GRIDS, STILL
+from analysis.questions.what_if import GRIDS, Told
 from tracegen.formats.trace import Trace
 from uarch.configuration import Machine
 from uarch.machine_files import load_machine
@@ -37,13 +35,6 @@ def seconds(trace: Trace, machine: Machine, instructions: int, passed: float) ->
     for chunk in trace.chunks(stop=min(instructions, len(trace))):
         simulation.run(chunk)
     return float(simulation.counts[0]) / machine.frequency_ghz / 1e9
-
-
-def tau_of_those_apart(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    one, other = np.triu_indices(len(first), 1)
-    apart = np.log(first[one] / first[other])
-    agree = np.sign(second[one] - second[other]) * np.sign(apart)
-    return float(agree[np.abs(apart) > np.log1p(STILL)].mean())
 
 
 def main() -> None:
@@ -66,9 +57,10 @@ def main() -> None:
             with ThreadPoolExecutor(2) as threads:
                 both = list(threads.map(run, [(machine, passed) for passed in (0.0, LATER) for machine in machines]))
             first, second = np.reshape(both, (2, POINTS))
+            agreed = Told(first, second, np.full(POINTS, -1)).orders()
             print(
-                f"{name:10} {path.name.removesuffix('.trace.h5'):12} {kendalltau(first, second).statistic:6.3f} "
-                f"{tau_of_those_apart(first, second):10.3f} {np.std(np.log(second / first)):13.2%}",
+                f"{name:10} {path.name.removesuffix('.trace.h5'):12} {agreed['tau']:6.3f} "
+                f"{agreed['clear_tau']:10.3f} {np.std(np.log(second / first)):13.2%}",
                 flush=True,
             )
 

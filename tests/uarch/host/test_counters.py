@@ -4,6 +4,7 @@ import resource
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from analysis.real_computers import validate as validation
@@ -20,7 +21,6 @@ from uarch.host.told import told
 NONE_SUCH = Event(0, 99)  # no processor counts it
 SPIN = ("sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done")
 TASK_CLOCK = Event(1, 1)  # PERF_TYPE_SOFTWARE: nanoseconds
-SWITCH = 20_000  # nanoseconds, more than the kernel needs to switch to another program
 software = pytest.mark.skipif(bool(refusal(TASK_CLOCK)), reason="the kernel counts nothing here")
 
 
@@ -46,21 +46,20 @@ def test_a_program_is_counted_from_its_start_and_not_this_one():
 
 
 OWN_COUNT = """
-import os, resource, sys, time
+import os, sys, time
 count = lambda: int.from_bytes(os.read(int(sys.argv[1]), 8), "little")
-switches = lambda: sum(resource.getrusage(resource.RUSAGE_SELF)[-2:])
-before = switches()
-around, first, within = time.monotonic_ns(), count(), time.process_time_ns()
-while count() < first + 50_000_000: pass
-within = time.process_time_ns() - within
-counted = count() - first
-print(within, counted, time.monotonic_ns() - around, switches() - before)
+for _ in range(11):
+    around, first, within = time.monotonic_ns(), count(), time.process_time_ns()
+    while count() < first + 50_000_000: pass
+    within = time.process_time_ns() - within
+    counted = count() - first
+    print(within, counted, time.monotonic_ns() - around)
 """
 
 
 @software
 def test_a_program_reads_its_own_count():
-    """It waits until its counter says 50 ms more.
+    """It waits until its counter says 50 ms more, eleven times.
 
     Its own clock, read within, says no more than the counter: it lacks what a hypervisor stole. The wall's, read
     around it, says no less.
@@ -68,11 +67,11 @@ def test_a_program_reads_its_own_count():
     with Counter(TASK_CLOCK) as counter:
         command = [sys.executable, "-c", OWN_COUNT, str(counter.descriptor)]
         run = subprocess.run(command, pass_fds=[counter.descriptor], capture_output=True, text=True, check=True)
-    within, counted, around, switches = map(int, run.stdout.split())
-    assert counted >= 50_000_000
-    # The clocks' rates differ by less than 0.001, and one stops before the other where the kernel switches programs.
-    off = 0.001 * counted + SWITCH * switches
-    assert 0.5 * counted < within < counted + off < around + 2 * off
+    within, counted, around = np.array(run.stdout.split(), float).reshape(-1, 3).T
+    assert np.all(counted >= 50_000_000)
+    # The clocks' rates differ by less than 0.001. Medians: where the kernel switches programs, one stops first.
+    assert 0.5 < np.median(within / counted) < 1.001
+    assert np.median(counted / around) < 1.001
 
 
 @software
