@@ -23,6 +23,7 @@ from tqdm import tqdm
 from analysis.budget.coordinates import Coordinates, coordinates
 from analysis.budget.corrected import CANDIDATES, LEAST, LEVEL, factor, monotone
 from analysis.budget.gaussian_process import GaussianProcess
+from analysis.programs.changes import half_widths
 from analysis.programs.kept import Kept
 from analysis.programs.simulable import Simulable
 from support.processors import processors
@@ -45,12 +46,18 @@ SOURCES = ("simulated", "corrected", "table", "fitted", "zero-shot", "scaled")
 
 @dataclass(frozen=True)
 class Answer:
-    """Cycles [n] of one program on n points, the ends of their intervals (NaN where there is none), and sources."""
+    """Cycles [n] of one program on n points, the ends of their intervals (NaN where there is none), and sources.
+
+    `base`: cycles of the machine against which changes are told, NaN where they are not known; `apart` [n]: half of the
+    interval of the logarithm of a point's cycles over those, NaN too.
+    """
 
     cycles: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     source: NDArray[np.int8]  # an index of SOURCES
+    apart: NDArray[np.float64]
+    base: float = np.nan
     seconds: float = 0.0
 
     @property
@@ -73,7 +80,7 @@ def by_model(predicted: NDArray[np.float64], sources: Sequence[str] | str = "zer
     nothing = np.full(len(predicted), np.nan)
     names = [sources] * len(predicted) if isinstance(sources, str) else sources
     number = np.array([SOURCES.index(name) for name in names], np.int8)
-    return Answer(predicted, nothing, nothing, number)
+    return Answer(predicted, nothing, nothing, number, nothing)
 
 
 def answer(
@@ -85,6 +92,7 @@ def answer(
     where: Coordinates | None = None,
     score: Score | None = None,
     first: Sequence[int] = (),
+    base: Machine | None = None,
     level: float = LEVEL,
     sources: Sequence[str] | str = "zero-shot",
     seed: int = 0,
@@ -99,9 +107,10 @@ def answer(
 ) -> Answer:
     """The program's cycles on all points, by the best that so many seconds allow (infinity: all are simulated).
 
-    No more than `limit` points are simulated, where it is given; `first` are rows that come before all others, `score`
-    says which points look best, a `share_of_best` of those simulated are such, and the `best` of them are simulated at
-    the end. `modelled`: the surface over a wide design reads what the model predicts, for which there must be time.
+    No more than `limit` points are simulated, where it is given; `first` are rows that come before all others. Changes
+    are told against `base`, which is one of `first` or is simulated too. `score` says which points look best, a
+    `share_of_best` of those simulated are such, and the `best` of them are simulated at the end. `modelled`: the
+    surface over a wide design reads what the model predicts, for which there must be time.
     Where not one point fits, one line on stderr says so (if `told`) and the model answers, its rows of these `sources`.
     Where fewer than `least` fit, or a field that varies over `first` has one value in all of them, the others stay the
     model's, and one line warns of that; with a `score` they are scaled, so that points of both sources can be ranked.
@@ -119,6 +128,8 @@ def answer(
         if not run.recall():
             begin = np.unique(np.array([*first, 0, *range(points.count)][: run.threads], np.int64))
             run.simulate(begin[begin < points.count])
+        if base is not None:
+            run.compare_with(base, first[0] if len(first) else None)
         if run.affordable() >= points.count - run.count:
             run.simulate(run.left())
         if run.count == points.count:
@@ -208,12 +219,13 @@ def _corrected(
         leading = np.argsort(score(np.exp(shown)), kind="stable")[:best]
         if not run.simulate(run.within(leading)):
             break
-    half = np.hypot(factor(process, level) * deviation, run.sampling_error())
-    half += np.abs(shown - log)
+    surface, moved = factor(process, level) * deviation, np.abs(shown - log)
+    half = np.hypot(surface, run.sampling_error()) + moved
     number = np.full(len(every), SOURCES.index("corrected"), np.int8)
     cycles = np.exp(shown)
     cycles[~fixed] *= 1 + 1e-14  # rounding puts none before a simulated point that is as fast
-    return run.answer(Answer(cycles, np.exp(shown - half), np.exp(shown + half), number))
+    apart = np.hypot(surface, run.error_of_changes()) + moved
+    return run.answer(Answer(cycles, np.exp(shown - half), np.exp(shown + half), number, apart))
 
 
 def _tell(what: str) -> None:
@@ -260,9 +272,12 @@ class SimulatedPoints:
         self._began = time.perf_counter()
         self._low: list[float] = []
         self._high: list[float] = []
+        self._deviations: list[NDArray[np.float64]] = []
+        self._base: tuple[float, NDArray[np.float64]] | None = None  # its cycles, and their deviations
+        self._base_row: int | None = None  # where it is a point
         self._cycles: list[float] = []
         self._rows: list[int] = []
-        self._spent, self._recalled = 0.0, 0
+        self._spent, self._recalled, self._compared = 0.0, 0, 0
         self.reserve = 0.0  # seconds kept for the surface
         self.wanted = points.count  # points, where there is time for them
         self._bar = tqdm(desc=f"simulate {program.name}", unit="point", disable=None if progress else True)
@@ -301,6 +316,35 @@ class SimulatedPoints:
         """Return the half width of the simulated points' intervals, as a mean logarithm: other points share it."""
         return float(np.mean(np.log(self._high) - np.log(self._cycles)))
 
+    def compare_with(self, base: Machine, row: int | None) -> None:
+        """Changes are told against this machine, which may be the point `row`; it is simulated now if there is time."""
+        if row is not None and self.points.machine(row, base.name) == base:
+            if row in self._rows or self.simulate(self.within(np.array([row]))):
+                place = self._rows.index(row)
+                self._base, self._base_row = (self._cycles[place], self._deviations[place]), row
+            return
+        if self._fitting() < 1 + bool(len(self.left())):  # another point comes first
+            return
+        began = time.perf_counter()
+        found = self.program.simulate([base], self.threads)
+        self._spent += time.perf_counter() - began
+        self._compared = 1
+        self._base = float(found.cycles[0]), found.deviations[0]
+
+    def apart(self) -> NDArray[np.float64]:
+        """[count] `Answer.apart` of the simulated points."""
+        if self._base is None:
+            return np.full(self.count, np.nan)
+        cycles, own = self._base
+        half = half_widths(np.log(self.cycles / cycles), np.stack(self._deviations), own, self._level)
+        half[self.rows == self._base_row] = 0.0
+        return half
+
+    def error_of_changes(self) -> float:
+        """Return what `sampling_error` is of a change."""
+        others = self.rows != self._base_row
+        return float(np.sqrt((self.apart()[others] ** 2).mean())) if others.any() else 0.0
+
     def left(self) -> NDArray[np.int64]:
         return np.setdiff1d(np.arange(self.points.count), self.rows)
 
@@ -313,13 +357,17 @@ class SimulatedPoints:
         room = self.points.count - self.count
         if self.limit is not None:
             room = min(room, self.limit - self.count)
+        return max(min(self._fitting(), room), 0)
+
+    def _fitting(self) -> int:
+        """Return how many machines there is time for."""
         if np.isinf(self._seconds):
-            return room
+            return sys.maxsize
         left = self._seconds - (time.perf_counter() - self._began) - self.reserve
-        timed = self.count - self._recalled
+        timed = self.count - self._recalled + self._compared
         before = self.program.seconds_each if isinstance(self.program, Kept) else 0.0
         each = self._spent / timed if timed else before or self.program.work / RATE
-        return max(min(int(left / max(each, 1e-9)), room), 0)
+        return int(left / max(each, 1e-9))
 
     def simulate(self, rows: NDArray[np.int64]) -> int:
         """Simulate these rows and return how many were: a batch at a time, until the budget is spent."""
@@ -350,16 +398,17 @@ class SimulatedPoints:
     def _take(self, rows: NDArray[np.int64]) -> None:
         found = self.program.simulate(self._machines(rows), self.threads).at(self._level)
         self._rows += rows.tolist()
+        self._deviations += list(found.deviations)
         for kept, values in ((self._cycles, found.cycles), (self._low, found.low), (self._high, found.high)):
             kept += values.tolist()
 
     def answer(self, others: Answer | None) -> Answer:
         """The simulated points, and the others by a surface or by the model."""
         n = self.points.count
-        nothing = Answer(np.empty(n), np.empty(n), np.empty(n), np.zeros(n, np.int8))
-        begin = others or nothing
-        cycles, low, high = begin.cycles.copy(), begin.low.copy(), begin.high.copy()
+        begin = others or by_model(np.full(n, np.nan))
+        cycles, low, high, apart = (values.copy() for values in (begin.cycles, begin.low, begin.high, begin.apart))
         number = begin.source.copy()
         cycles[self._rows], low[self._rows], high[self._rows] = self._cycles, self._low, self._high
-        number[self._rows] = SOURCES.index("simulated")
-        return Answer(cycles, low, high, number, time.perf_counter() - self._began)
+        number[self._rows], apart[self._rows] = SOURCES.index("simulated"), self.apart()
+        base = np.nan if self._base is None else self._base[0]
+        return Answer(cycles, low, high, number, apart, base, time.perf_counter() - self._began)

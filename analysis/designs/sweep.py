@@ -21,6 +21,7 @@ from analysis.designs.outcome import Outcome
 from analysis.designs.table import of_answers
 from analysis.programs.elsewhere import elsewhere
 from analysis.programs.kept import Kept
+from analysis.programs.simulable import Simulable
 from analysis.programs.targets import Target
 from perfvec.intervals.level import DEFAULT_LEVEL
 from perfvec.machines.columns import cycles_of_columns, outside_of_columns
@@ -29,7 +30,7 @@ from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 from support.errors import InputError
 from support.executor import Dask
-from uarch.columns import Columns
+from uarch.columns import Columns, of_machines
 from uarch.configuration import Machine
 
 _TOLD = 4
@@ -41,6 +42,7 @@ def run(
     programs: Sequence[ProgramVector],
     design: Design,
     *,
+    base: Machine | None = None,
     cost: str | None = None,
     objective: str | None = None,
 ) -> pd.DataFrame:
@@ -49,15 +51,19 @@ def run(
 
     All points, the base too, go through the encoder, so that differences are between like and like. `pareto` marks the
     points that no other of the program matches or beats in time and cost; without a cost, on a grid, in time with no
-    varied number larger (no latency shorter) and no kind different, and of sampled points only the fastest. Raises
-    InputError for vectors of another model, or an expression that is not arithmetic over fields.
+    varied number larger (no latency shorter) and no kind different, and of sampled points only the fastest. With a
+    `base`, `change` is a point's time over the base's, less 1; `change_low` and `change_high` are the ends of its
+    interval, here NaN. Raises InputError for vectors of another model, or an expression that is not arithmetic over
+    fields.
     """
     encoder = encoder_of(model)
     require_model(model, programs)
     outcome = Outcome(design.columns, cost, objective)
     told_outside(encoder, design.columns)
     cycles = cycles_of_columns(encoder, design.columns, np.stack([program.vector for program in programs]))
-    return of_answers(design, outcome, [program.program for program in programs], [by_model(one) for one in cycles.T])
+    of_base = [_of_base(encoder, program, base) for program in programs]
+    answers = [replace(by_model(one), base=cycles) for one, cycles in zip(cycles.T, of_base, strict=True)]
+    return of_answers(design, outcome, [program.program for program in programs], answers, base)
 
 
 def answered(
@@ -89,7 +95,7 @@ def answered(
     targets = [simulated_by(target, cluster, keep) for target in targets]
     parts = shares([target.simulable for target in targets], seconds)
     if not any(parts):
-        return run(model, [target.vector for target in targets], design, cost=cost, objective=objective)
+        return run(model, [target.vector for target in targets], design, base=base, cost=cost, objective=objective)
     outcome = Outcome(design.columns, cost, objective)
     first = first_points(design, base)
 
@@ -101,15 +107,20 @@ def answered(
         return np.asarray(found[:, 0])
 
     def answered_one(target: Target, share: float) -> Answer:
-        if target.simulable is None:
-            return by_model(predicted(target))
+        found = by_model(predicted(target)) if target.simulable is None else simulated(target, target.simulable, share)
+        if found.simulated or base is None:
+            return found
+        return replace(found, base=_of_base(encoder_of(model), target.vector, base))
+
+    def simulated(target: Target, program: Simulable, share: float) -> Answer:
         return answer(
-            target.simulable,
+            program,
             design.columns,
             share,
             lambda: predicted(target),
             score=outcome.score,
             first=first,
+            base=base,
             best=best,
             share_of_best=share_of_best,
             level=level,
@@ -120,7 +131,14 @@ def answered(
         )
 
     answers = [answered_one(target, share) for target, share in zip(targets, parts, strict=True)]
-    return of_answers(design, outcome, [target.name for target in targets], answers)
+    return of_answers(design, outcome, [target.name for target in targets], answers, base)
+
+
+def _of_base(encoder: MachineEncoder, program: ProgramVector, base: Machine | None) -> float:
+    """The base's cycles by the encoder, as those of all points."""
+    if base is None:
+        return np.nan
+    return float(cycles_of_columns(encoder, of_machines([base]), program.vector[None])[0, 0])
 
 
 def simulated_by(target: Target, cluster: Dask | None, keep: str | os.PathLike[str] | None) -> Target:

@@ -14,6 +14,7 @@ from analysis.designs.design import Design
 from analysis.designs.outcome import Outcome
 from analysis.designs.pareto import cells, front, front_over_fields, front_over_points
 from uarch.columns import MOST_POINTS
+from uarch.configuration import Machine
 
 _RESULTS = (
     "program",
@@ -24,6 +25,9 @@ _RESULTS = (
     "high",
     "low_seconds",
     "high_seconds",
+    "change",
+    "change_low",
+    "change_high",
     "cost",
     "objective",
     "pareto",
@@ -34,8 +38,14 @@ _MOST_COMPARED = 10_000  # points of a search or sample, each with all others
 _MOST_FIELDS = 8  # of more, hardly a point is larger in none
 
 
-def of_answers(design: Design, outcome: Outcome, programs: Sequence[str], answers: Sequence[Answer]) -> pd.DataFrame:
-    """The table of `run` from an answer a program; with columns `low` and `high` (seconds) where any has intervals."""
+def of_answers(
+    design: Design, outcome: Outcome, programs: Sequence[str], answers: Sequence[Answer], base: Machine | None = None
+) -> pd.DataFrame:
+    """The table of `run` from an answer a program; with columns `low` and `high` (seconds) where any has intervals.
+
+    With a `base`, whose cycles the answers have: also `change`, a point's time over its time less 1, and the ends of
+    this number's interval, `change_low` and `change_high`, NaN where there is none.
+    """
     known = any(not np.isnan(one.low).all() for one in answers)
     frames = []
     for program, one in zip(programs, answers, strict=True):
@@ -44,6 +54,14 @@ def of_answers(design: Design, outcome: Outcome, programs: Sequence[str], answer
         if known:
             each = frame["seconds"] / one.cycles
             frame = frame.assign(low=one.low * each, high=one.high * each)
+        if base is not None:
+            ratio = (frame["seconds"] / one.base).to_numpy() * (base.frequency_ghz * 1e9)
+            ends = (
+                ("change", np.ones(len(ratio))),
+                ("change_low", np.exp(-one.apart)),
+                ("change_high", np.exp(one.apart)),
+            )
+            frame = frame.assign(**{name: ratio * end - 1 for name, end in ends})
         frames.append(frame.assign(pareto=_front(frame, fields_of(design.fields))))
     return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 

@@ -56,8 +56,10 @@ class SimulableElsewhere:
         parts = [part for part in np.array_split(np.arange(len(machines)), count) if len(part)]
         tasks = [_Task(self._program, machines[part[0] : part[-1] + 1]) for part in parts]
         found = dict(self._cluster.map(_simulated, tasks, lambda task: [task.program.path]))
-        ends = [[getattr(found[k], end) for k in range(len(tasks))] for end in ("cycles", "low", "high")]
-        return Estimates(*(np.concatenate([np.zeros(0), *end]) for end in ends))
+        if not tasks:
+            return Estimates.exact(np.zeros(0))
+        names = ("cycles", "low", "high", "deviations")
+        return Estimates(*(np.concatenate([getattr(found[k], name) for k in range(len(tasks))]) for name in names))
 
 
 def elsewhere(program: Simulable, cluster: Dask) -> Simulable:

@@ -36,13 +36,15 @@ class Kept:
         self.name, self.isa, self.identity = of.name, of.isa, of.identity
         self.instructions, self.work = of.instructions, of.work
         self._path: Path | None = None
-        self._known: dict[str, tuple[float, float, float]] = {}
+        self._known: dict[str, list[float]] = {}  # cycles, low, high, and the deviations
         if folder is None:
             return
         require_folder(folder)
         key = hashlib.sha256(f"{of.identity} {SIMULATOR}".encode()).hexdigest()[:12]
         self._path = Path(folder) / f"{of.name}-{key}.points.jsonl"
-        self._known = dict(_read(self._path))
+        read = dict(_read(self._path))
+        most = max(map(len, read.values()), default=0)
+        self._known = {key: values for key, values in read.items() if len(values) == most}
 
     @property
     def seconds_each(self) -> float:
@@ -72,16 +74,20 @@ class Kept:
             found = self._of.simulate(list(some.values()), threads)
             self._seconds += time.perf_counter() - began
             self._timed += len(some)
-            values = zip(found.cycles.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
-            self._append(dict(zip(some, values, strict=True)))
-        known = np.array([self._known[key] for key in keys]).reshape(-1, 3)
-        return Estimates(known[:, 0], known[:, 1], known[:, 2])
+            values = np.column_stack([found.cycles, found.low, found.high, found.deviations])
+            self._append(dict(zip(some, values.tolist(), strict=True)))
+        if not keys:
+            return Estimates.exact(np.zeros(0))
+        known = np.array([self._known[key] for key in keys])
+        return Estimates(known[:, 0], known[:, 1], known[:, 2], known[:, 3:])
 
-    def _append(self, found: dict[str, tuple[float, float, float]]) -> None:
+    def _append(self, found: dict[str, list[float]]) -> None:
         self._known |= found
         if self._path is None:
             return
-        lines = "".join(f"\n{json.dumps([key, *values])}" for key, values in found.items())
+        lines = "".join(
+            f"\n{json.dumps([key, *values[:3], *map(_short, values[3:])])}" for key, values in found.items()
+        )
         with self._path.open("a", encoding="utf-8") as file:
             file.write(f"{lines}\n")
 
@@ -90,16 +96,20 @@ def _key(machine: Machine) -> str:
     return hashlib.sha256(str(configuration_key(machine)).encode()).hexdigest()[:24]
 
 
-def _read(path: Path) -> Iterator[tuple[str, tuple[float, float, float]]]:
+def _short(deviation: float) -> float:
+    return float(f"{deviation:.3g}")
+
+
+def _read(path: Path) -> Iterator[tuple[str, list[float]]]:
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
         return
     for line in filter(None, lines):
         try:
-            key, cycles, low, high = parse_json(line)
-            values = float(cycles), float(low), float(high)
+            key, *numbers = parse_json(line)
+            values = list(map(float, numbers))
         except (InputError, ValueError, TypeError):
             continue
-        if isinstance(key, str) and all(map(math.isfinite, values)):
+        if isinstance(key, str) and len(values) >= 3 and all(map(math.isfinite, values)):
             yield key, values

@@ -33,17 +33,31 @@ _DEGREES = 30  # of freedom of a sample's intervals, about
 
 @dataclass(frozen=True)
 class Estimates:
-    """Cycles [K] of K machines and the ends of their 95 % intervals, equal to them where the whole run is simulated."""
+    """Cycles [K] of K machines and the ends of their 95 % intervals, equal to them where the whole run is simulated.
+
+    `deviations` [K, R]: how far two machines' errors are apart (`changes.py`); with R = 0 where the whole is simulated.
+    """
 
     cycles: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+    deviations: NDArray[np.float64]
+
+    @classmethod
+    def exact(cls, cycles: NDArray[np.float64]) -> Estimates:
+        """Return cycles of the whole run."""
+        return cls(cycles, cycles, cycles, np.zeros((len(cycles), 0)))
 
     def at(self, level: float) -> Estimates:
         """Return the same with intervals of this level, by Student's quantiles."""
-        width = stdtrit(_DEGREES, 0.5 + level / 2) / stdtrit(_DEGREES, 0.5 + 0.95 / 2)
+        width = quantile(level) / quantile(0.95)
         low, high = (self.cycles + width * (end - self.cycles) for end in (self.low, self.high))
-        return Estimates(self.cycles, low, high)
+        return Estimates(self.cycles, low, high, self.deviations)
+
+
+def quantile(level: float) -> float:
+    """Return half the width of a sample's interval of this level, in standard deviations."""
+    return float(stdtrit(_DEGREES, 0.5 + level / 2))
 
 
 class Simulable(Protocol):
@@ -123,8 +137,7 @@ class SimulableTrace:
                         running.run(chunk)
                     cycles += [simulation.counters["cycles"] for simulation in running.each]
                 bar.update(len(some))
-        found = np.array(cycles)
-        return Estimates(found, found, found)
+        return Estimates.exact(np.array(cycles))
 
 
 class SimulableLivePoints:
@@ -149,4 +162,5 @@ class SimulableLivePoints:
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
         """Return the cycles; the interval is of the sampling."""
         found = self._simulator.simulate(machines, threads)
-        return Estimates(found.cycles, found.cycles - found.half_width, found.cycles + found.half_width)
+        low, high = found.cycles - found.half_width, found.cycles + found.half_width
+        return Estimates(found.cycles, low, high, found.deviations)

@@ -16,7 +16,7 @@ from analysis.programs.targets import Target, cut_short
 from analysis.questions import novelty
 from analysis.results.figure import Axis, Bars, Figure, Panel
 from analysis.results.headline import Headline, count, duration, interval, joined, time_unit
-from analysis.results.intervals import relative
+from analysis.results.intervals import changes, relative
 from analysis.results.page import Section
 from analysis.results.result import Result, table_text
 from analysis.results.runs import legible
@@ -51,9 +51,9 @@ def ask(
     unlike = novelty.novelty(model, *by_the_model(frame, targets, machines))
     return Result(
         "Predicted run times",
-        frame.rename(columns={"low": "low_cycles", "high": "high_cycles"}),
+        frame.drop(columns="apart").rename(columns={"low": "low_cycles", "high": "high_cycles"}),
         document=lambda: to_json(frame) | {"outside": novelty.to_json(unlike)},
-        text=lambda: table_text(terminal_table(frame)),
+        text=lambda: "\n\n".join(table_text(table) for table in terminal_tables(frame)),
         sections=lambda: sections(frame) + novelty.sections(unlike),
         picture=lambda: plot(frame),
         notes=(*cut_short(targets), *novelty.warnings(unlike), *notes(model, frame)),
@@ -74,7 +74,8 @@ def predict(
     `zero-shot` or `fitted`), `machine_vector` (`table`: the machine trained the model; `encoder`: zero-shot from its
     configuration; `fitted`: to labels or times), `low` and `high` (cycles of an interval of this `level`, NaN where
     there is none), `interval_of`: the errors that it holds, of `model` (its calibration), `machine` (a vector fitted to
-    times) and `sampling`; "" where there is none.
+    times) and `sampling`; "" where there is none; `change`: the time over that on the first machine, less 1, with the
+    ends of its interval, `change_low` and `change_high`, here NaN.
     Raises InputError for a level outside [0.5, 1).
     """
     require_level(level)
@@ -115,7 +116,7 @@ def predict(
                     "interval_of": of,
                 }
             )
-    return pd.DataFrame(rows)
+    return _compared(pd.DataFrame(rows).assign(apart=np.nan))
 
 
 def answered(
@@ -161,14 +162,15 @@ def _answered(
         seconds,
         lambda: by_model()["cycles"].to_numpy()[places],
         first=range(len(configured)),
+        base=machines[0] if isinstance(machines[0], Machine) else None,
         level=level,
         progress=progress,
     )
     own = found.sources != "zero-shot"
     rows = np.array(places)[own]
     frame = by_model() if len(rows) < len(machines) else _empty(target, machines, level)
-    for column, values in (("cycles", found.cycles), ("low", found.low), ("high", found.high)):
-        frame.loc[rows, column] = values[own]
+    for column in ("cycles", "low", "high", "apart"):
+        frame.loc[rows, column] = getattr(found, column)[own]
     frame.loc[rows, "source"] = found.sources[own]
     frame.loc[rows, ["machine_vector", "interval_of"]] = ""
     frame.loc[rows[found.sources[own] == "corrected"], "interval_of"] = "surface"
@@ -180,14 +182,23 @@ def _empty(target: Target, machines: Sequence[Machine | MachineVector], level: f
     frame = pd.DataFrame({"program": target.name, "uarch": [machine.name for machine in machines]})
     frame["instructions"] = target.instructions
     numbers = dict.fromkeys(("cycles", "seconds", "cpi", "ipc"), np.nan)
-    return frame.assign(**numbers, source="", machine_vector="", low=np.nan, high=np.nan, level=level, interval_of="")
+    words = dict.fromkeys(("source", "machine_vector", "interval_of"), "")
+    return frame.assign(**numbers, **words, low=np.nan, high=np.nan, level=level, apart=np.nan)
 
 
 def _completed(frame: pd.DataFrame, machines: Sequence[Machine | MachineVector]) -> pd.DataFrame:
     """The table with what follows from its cycles."""
     frequency = np.array([machine.frequency_ghz * 1e9 for machine in machines])
     cycles, instructions = frame["cycles"], frame["instructions"]
-    return frame.assign(seconds=cycles / frequency, cpi=cycles / instructions, ipc=instructions / cycles)
+    found = frame.assign(seconds=cycles / frequency, cpi=cycles / instructions, ipc=instructions / cycles)
+    return _compared(found)
+
+
+def _compared(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with changes of the time against the first machine, and their intervals by half of it, `apart`."""
+    ratio = frame["seconds"] / frame.groupby("program", sort=False)["seconds"].transform("first")
+    ends = {"change": 1.0, "change_low": np.exp(-frame["apart"]), "change_high": np.exp(frame["apart"])}
+    return frame.assign(**{name: ratio * end - 1 for name, end in ends.items()})
 
 
 def _interval(
@@ -258,24 +269,35 @@ def notes(model: Model, frame: pd.DataFrame) -> list[str]:
 
 
 def to_json(frame: pd.DataFrame) -> dict[str, Any]:
-    """The `--json` document; `interval` (cycles) is null where only a point is known, and where all was simulated."""
-    rows = frame.to_dict(orient="records")
+    """The `--json` document; `interval` (cycles) is null where only a point is known, and where all was simulated, and
+    so is `change_interval`.
+    """
+    rows = frame.drop(columns="apart").to_dict(orient="records")
     for row in rows:
         low, high = row.pop("low"), row.pop("high")
         row["interval"] = None if math.isnan(low) or low == high else [low, high]
+        low, high = row.pop("change_low"), row.pop("change_high")
+        row["change_interval"] = [low, high] if low < high else None
         row["machine_vector"] = row["machine_vector"] or None
         row["interval_of"] = [word for word in row["interval_of"].split(", ") if word]
     return {"predictions": rows}
 
 
-def terminal_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table of the terminal. An interval, where one is known, is in per cent of the time, the cycles and the CPI,
-    and takes the place of the IPC: both do not fit 80 columns.
+def terminal_tables(frame: pd.DataFrame) -> list[pd.DataFrame]:
+    """The table of the terminal, and one of the changes where these have intervals.
+
+    An interval of a time, where one is known, is in per cent of it, the cycles and the CPI, and takes the place of the
+    IPC: both do not fit 80 columns.
     """
     table = legible(frame[["program", "uarch", "instructions", "cycles", "seconds", "cpi", "ipc", "source"]])
     if not (frame["low"] < frame["high"]).any():
-        return table
-    return table.drop(columns="ipc").assign(**{_named(frame): relative(frame, "cycles")})
+        return [table]
+    table = table.drop(columns="ipc").assign(**{_named(frame): relative(frame, "cycles")})
+    others = frame[(frame["uarch"] != frame["uarch"].iloc[0]) & (frame["apart"] > 0)]
+    if others.empty:
+        return [table]
+    against = f"time against {frame['uarch'].iloc[0]}"
+    return [table, others[["program", "uarch"]].assign(**{against: changes(others)}).reset_index(drop=True)]
 
 
 def _named(frame: pd.DataFrame) -> str:

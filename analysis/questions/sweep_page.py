@@ -133,7 +133,7 @@ def _front_section(frame: pd.DataFrame, importance: pd.DataFrame, source: str) -
 
 def _fields_first(table: pd.DataFrame) -> pd.DataFrame:
     """The table with the program and the fields, which tell points apart, before the results."""
-    results = ("time, ", "from, ", "to, ", "cost", "objective", "pareto", "source", "cycles")
+    results = ("time, ", "from, ", "to, ", "change", "cost", "objective", "pareto", "source", "cycles")
     behind = [column for name in results for column in table.columns if str(column).startswith(name)]
     fields = [column for column in table.columns if column not in {"program", *behind}]
     return table[["program", *fields, *behind]].reset_index(drop=True)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.designs.table import best, fields_of
 from analysis.results.figure import distinct, label
-from analysis.results.intervals import relative
+from analysis.results.intervals import changes, relative
 from analysis.results.result import filled, to_rows
 from uarch.columns import of_machine
 from uarch.configuration import Machine
@@ -28,6 +28,8 @@ def terminal_tables(frame: pd.DataFrame, order: Sequence[str], width: int = 80) 
     results["source"] = frame["source"].astype(str)
     if "low" in frame and (frame["low"] < frame["high"]).any():
         results["interval"] = relative(frame, "seconds")
+    if "change" in frame:
+        results["change"] = changes(frame)
     for column in ("cost", "objective"):
         if column in frame:
             results[column] = frame[column]
@@ -87,7 +89,7 @@ def to_json(
     frame: pd.DataFrame, *, k: int = 10, sensitivities: pd.DataFrame | None = None, chosen: pd.DataFrame | None = None
 ) -> dict[str, Any]:
     """The `--json` document: `points`, and the indices of those on the Pareto front and of the `k` best (or of
-    `chosen`, whose intervals are in `best_intervals`). Intervals are seconds, or null.
+    `chosen`, whose intervals are in `best_intervals`). Intervals are seconds, those of a change fractions, or null.
 
     Of more than MOST_LISTED points only the front and the best are in it; `evaluated` counts all.
     """
@@ -106,7 +108,8 @@ def to_json(
             "program": row["program"],
             "source": row["source"],
             **{name: row[name] for name in results},
-            **({"interval": [row["low"], row["high"]] if row["low"] < row["high"] else None} if "low" in frame else {}),
+            **({"interval": _interval(row["low"], row["high"])} if "low" in frame else {}),
+            **(_change(row) if "change" in frame else {}),
         }
         for row in frame.to_dict(orient="records")
     ]
@@ -118,10 +121,18 @@ def to_json(
     }
     if "low" in chosen:
         ends = zip(chosen["low"].tolist(), chosen["high"].tolist(), strict=True)
-        document["best_intervals"] = [[low, high] if low < high else None for low, high in ends]
+        document["best_intervals"] = [_interval(low, high) for low, high in ends]
     if sensitivities is not None:
         document["sensitivity"] = to_rows(sensitivities)
     return document
+
+
+def _interval(low: float, high: float) -> list[float] | None:
+    return [low, high] if low < high else None
+
+
+def _change(row: dict[Any, Any]) -> dict[str, Any]:
+    return {"change": row["change"], "change_interval": _interval(row["change_low"], row["change_high"])}
 
 
 def _plain(value: Any) -> Any:

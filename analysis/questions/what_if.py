@@ -28,6 +28,7 @@ from analysis.budget import budget
 from analysis.designs.design import Design, first_points, grid_design, space_design
 from analysis.designs.outcome import Outcome
 from analysis.designs.sweep import encoder_of
+from analysis.programs.changes import half_widths
 from analysis.programs.kept import Kept
 from analysis.programs.simulable import Simulable, SimulableLivePoints, SimulableTrace
 from analysis.programs.span import Span
@@ -66,7 +67,7 @@ SPACE_POINTS, SPACE_SEED = 1_000_000, 3
 CLOSE = 0.1  # pairs of machines whose times differ by less than this
 STILL = 0.01  # changes below this are none
 _BEST = 20  # points that look best, whose truth tells what the chosen one loses
-_PER_CENT = ("change", "error", "sign", "false", "off", "covered", "regret", "worst_regret")
+_PER_CENT = ("change", "error", "sign", "false", "off", "covered", "held", "half", "regret", "worst_regret")
 _SHOWN = 5  # best points that are simulated at the end
 
 
@@ -185,7 +186,8 @@ def evaluate(
     """Every change, and every order: two tables.
 
     Changes: `program`, `programs` (seen or unseen by the model), `task`, `source`, `true` and `told` (fractions of the
-    time), `covered` (whether an interval held; NaN without one). Orders, a row a program, task and source: `tau`,
+    time), `covered` (whether the interval of the time held; NaN without one), `held` (that of the change) and `half`
+    (half of it). Orders, a row a program, task and source: `tau`,
     `close_tau` (of pairs within CLOSE), `clear_tau` (of those further apart than STILL), `regret` (of the chosen
     design, a fraction), `simulated` (points) and `seconds`: of live-points' simulation and of the correction, whose
     simulated points take none where they were kept.
@@ -211,13 +213,16 @@ def task_names() -> list[str]:
 
 @dataclass(frozen=True)
 class Told:
-    """Seconds [n] by some source beside the true ones; changes are from row `of` [n] (-1: none)."""
+    """Seconds [n] by some source beside the true ones; changes are from row `of` [n] (-1: none), and the logarithms of
+    their ratios have intervals of which half is `apart` [n].
+    """
 
     true: NDArray[np.float64]
     told: NDArray[np.float64]
     of: NDArray[np.int64]
     ordered: bool = True
     covered: NDArray[np.float64] | None = None
+    apart: NDArray[np.float64] | None = None
     regret: float = np.nan
     simulated: int = 0
     seconds: float = np.nan
@@ -228,7 +233,10 @@ class Told:
         covered = np.full(len(rows), np.nan) if self.covered is None else self.covered[rows]
         true, told = (seconds[rows] / seconds[start] - 1 for seconds in (self.true, self.told))
         off = self.told[rows] / self.true[rows] - 1
-        return pd.DataFrame({"true": true, "told": told, "off": off, "covered": covered})
+        apart = np.full(len(rows), np.nan) if self.apart is None else self.apart[rows]
+        inside = np.abs(np.log1p(told) - np.log1p(true)) <= apart
+        held, half = np.where(np.isnan(apart), np.nan, inside), (1 + told) * np.sinh(apart)
+        return pd.DataFrame({"true": true, "told": told, "off": off, "covered": covered, "held": held, "half": half})
 
     def orders(self) -> dict[str, float]:
         found = {"tau": np.nan, "close_tau": np.nan, "clear_tau": np.nan}
@@ -294,7 +302,9 @@ def _listed(program: JudgedProgram, machines: Sequence[Machine], of: NDArray[np.
     told, low, high = (_seconds(points, cycles) for cycles in (own.cycles, own.low, own.high))
     if isinstance(program.own, SimulableLivePoints):
         inside = ((low <= true) & (true <= high)).astype(float)
-        yield "live-points", Told(true, told, of, ordered, inside, simulated=len(machines), seconds=taken)
+        log = np.log(own.cycles / own.cycles[of])
+        apart = half_widths(log, own.deviations, own.deviations[of], 0.95)
+        yield "live-points", Told(true, told, of, ordered, inside, apart, simulated=len(machines), seconds=taken)
     else:  # every instruction, without an interval; where it was kept, in no time
         yield "simulated", Told(true, told, of, ordered, simulated=len(machines))
     yield "zero-shot", Told(true, _seconds(points, program.by_model(points)), of, ordered)
@@ -319,7 +329,7 @@ def _grid(program: JudgedProgram, grid: GridOf, progress: bool) -> Iterator[tupl
     base = load_machine(grid.base)
     design = grid_design(base, grid.values)
     first = first_points(design, base)
-    yield from _designed(program, design, first, FROM_GRID, grid.objective, progress)
+    yield from _designed(program, design, first, FROM_GRID, grid.objective, progress, base)
 
 
 def _space(program: JudgedProgram, progress: bool) -> Iterator[tuple[str, Told]]:
@@ -332,7 +342,13 @@ def _whole_space() -> Design:
 
 
 def _designed(
-    program: JudgedProgram, design: Design, first: list[int], limit: int, objective: str | None, progress: bool
+    program: JudgedProgram,
+    design: Design,
+    first: list[int],
+    limit: int,
+    objective: str | None,
+    progress: bool,
+    base: Machine | None = None,
 ) -> Iterator[tuple[str, Told]]:
     points, score = design.columns, Outcome(design.columns, None, objective).score
     found = budget.answer(
@@ -342,6 +358,7 @@ def _designed(
         lambda: program.by_model(points),
         score=score if objective else None,
         first=first,
+        base=base,
         best=_SHOWN if objective else 0,
         limit=limit,
         level=0.95,
@@ -364,8 +381,9 @@ def _designed(
             every = cycles.copy()
             every[known] = truth.cycles(known)
             lost = float(score(every)[int(score(cycles.copy()).argmin())] / score(every)[known].min() - 1)
-        covered = None
+        covered = apart = None
         if source == "corrected":
+            apart = found.apart[rows]
             covered = ((found.low[rows] <= true) & (true <= found.high[rows])).astype(float)
         yield (
             source,
@@ -375,6 +393,7 @@ def _designed(
                 of,
                 True,
                 covered,
+                apart,
                 lost,
                 found.simulated if source == "corrected" else 0,
                 found.seconds if source == "corrected" else np.nan,
@@ -398,8 +417,9 @@ def summary(changes: pd.DataFrame, orders: pd.DataFrame) -> pd.DataFrame:
 
     `change`: mean |true change|; `error`: mean |told less true change|; `correlation` of told and true changes; `sign`:
     share of the changes above a point whose sign is right; `false`: mean |told change| where the true one is below a
-    point; `off`: mean |time told / true − 1| of the points; `covered`: share of 95 % intervals that held; tau, close
-    tau, clear tau and regret (the mean over programs, and `worst_regret`); `simulated` points; `seconds`.
+    point; `off`: mean |time told / true − 1| of the points; `covered`: share of 95 % intervals that held; `held`: of
+    those of changes, and `half`: half of their mean width; tau, close tau, clear tau and regret (the mean over
+    programs, and `worst_regret`); `simulated` points; `seconds`.
     """
     rows = []
     for (task, source), part in changes.groupby(["task", "source"], sort=False):
@@ -424,6 +444,8 @@ def summary(changes: pd.DataFrame, orders: pd.DataFrame) -> pd.DataFrame:
                     "false": float(np.abs(told)[still].mean()) if still.any() else np.nan,
                     "off": own["off"].abs().mean(),
                     "covered": own["covered"].mean(),
+                    "held": own["held"].mean(),
+                    "half": own["half"].mean(),
                     "tau": mine["tau"].mean(),
                     "close_tau": mine["close_tau"].mean(),
                     "clear_tau": mine["clear_tau"].mean(),

@@ -17,6 +17,18 @@ def relative(frame: pd.DataFrame, of: str) -> list[str]:
     return ["" if math.isnan(low) or low == high else _ends(low, high) for low, high in zip(*ends, strict=True)]
 
 
+def changes(frame: pd.DataFrame) -> list[str]:
+    """`change` of each row in per cent, with half of its interval in points where it is known: "-2.2% ±0.3"."""
+    halves = (frame["change_high"] - frame["change_low"]) / 2
+    return [_change(100 * change, 100 * half) for change, half in zip(frame["change"], halves, strict=True)]
+
+
+def _change(change: float, half: float) -> str:
+    if not half > 0:
+        return f"{change:+.1f}%"
+    return f"{change:+.1f}% ±{half:.1f}" if half < 10 else f"{change:+.0f}% ±{half:.0f}"
+
+
 def _ends(low: float, high: float) -> str:
     places = 0 if high - low >= 4 else 1
     return f"{low:+.{places}f}% {high:+.{places}f}%"
@@ -30,14 +42,17 @@ def told_of_best(chosen: pd.DataFrame) -> str:
         return "Points without an interval: too few were simulated, or the model has no calibration for them."
     if not (chosen["low"] < chosen["high"]).any():
         return ""
-    return "The columns from and to are the interval of the time."
+    told = "The columns from and to are the interval of the time."
+    return f"{told} A change's is narrower, for a change is told better." if "change" in chosen else told
 
 
 def readable(chosen: pd.DataFrame) -> pd.DataFrame:
     """The table with its times, and the ends of their intervals, in the unit in which the shortest is at least 1.
 
-    Ends that are all the times themselves are left out.
+    Ends that are all the times themselves are left out. Changes are text, with their intervals.
     """
+    if "change" in chosen:
+        chosen = chosen.assign(change=changes(chosen)).drop(columns=["change_low", "change_high"])
     if "low" in chosen and not (chosen["low"] < chosen["high"]).any():
         chosen = chosen.drop(columns=["low", "high"])
     unit, factor = time_unit(float(chosen["seconds"].min()))

@@ -31,7 +31,7 @@ class Known:
 
     def simulate(self, machines: Sequence[Machine], threads: int | None = None) -> Estimates:
         cycles = np.array([1e6 * self._cpi(machine) for machine in machines])
-        return Estimates(cycles, cycles, cycles)
+        return Estimates.exact(cycles)
 
     def _cpi(self, machine: Machine) -> float:
         pipeline = machine.pipeline

@@ -24,7 +24,7 @@ from tracegen.live_points import _core
 from tracegen.live_points.divisions import DivisionCounter
 from tracegen.live_points.live_points import UNIT, load, save
 from tracegen.live_points.record import of_stream, of_trace
-from tracegen.live_points.sampling import draw
+from tracegen.live_points.sampling import Sample, draw
 from tracegen.live_points.simulate import MEASURED_ON, LivePointsSimulator
 from tracegen.qemu import Execution, stream, trace
 from tracegen.suite.inputs import compile_c
@@ -298,7 +298,7 @@ def test_a_short_run_is_whole_and_exact_to_its_last_instruction(traced, tmp_path
     with Trace(traced) as opened:
         static, chunks = decode(opened.address, opened.code, opened.isa), list(opened.chunks(stop=instructions))
     assert np.array_equal(found.cycles, simulated_cycles(machines, static, chunks))
-    assert not found.half_width.any()
+    assert not found.half_width.any() and found.deviations.shape == (len(found.cycles), 0)
     assert found.stacks.sum(axis=1) == pytest.approx(found.cycles)
     stacks, times = simulator.by_instruction(machines)
     assert stacks.sum(axis=(1, 2)) == pytest.approx(found.cycles)
@@ -315,6 +315,11 @@ def test_estimates_hold_against_the_simulation_of_every_instruction(points, trut
     assert np.all(np.abs(error) <= 0.06), error  # most where TAGE-SC-L learns a long pattern
     assert np.mean(np.abs(error)) <= 0.03
     assert np.all(found.half_width / found.cycles <= 0.05)
+    exact = points.sample.deviations(found.units) * points.instructions_per_unit / found.cycles[:, None]
+    apart = found.deviations - found.deviations[0]
+    kinds = np.array([load_machine(name).branch_predictor.kind for name in MACHINES])
+    variance = ((exact - exact[0]) ** 2).sum(axis=1) + np.where(kinds == kinds[0], 0, 0.01**2)
+    assert np.sqrt((apart**2).sum(axis=1)) == pytest.approx(np.sqrt(variance), rel=0.3)  # projected
     assert np.allclose(found.stacks.sum(axis=1), found.cycles, rtol=1e-3)
 
 
@@ -533,6 +538,36 @@ def test_intervals_cover():
         some = values[drawn.unit.astype(int)][None]
         inside.append(abs(drawn.sample.totals(some)[0] - values.sum()) <= drawn.sample.half_width(some)[0])
     assert np.mean(inside) >= 0.9
+
+
+@pytest.mark.slow
+def test_deviations_tell_how_far_totals_are_off_and_those_of_differences():
+    """Over many samples, of values that signatures tell in part, and of a change of them."""
+    random = np.random.default_rng(1)
+    rows = random.gamma(2, 1, (4000, 36)).astype(np.float32)
+    numbers = np.arange(4000, dtype=np.uint64)
+    first = rows[:, 0] + rows[:, 5] ** 2 + random.gamma(0.5, 3, 4000)
+    values = np.stack([first, 1.05 * first + random.normal(0, 0.2, 4000)])
+    total = values.sum(axis=1)
+    errors, told = [], []
+    for seed in range(100):
+        held = np.sort(np.random.default_rng(seed).choice(numbers, 1200, replace=False))
+        drawn = draw(numbers, rows, held, 4000, 200, seed=seed)
+        some = values[:, drawn.unit.astype(int)]
+        deviations = drawn.sample.deviations(some) / total[:, None]
+        error = drawn.sample.totals(some) / total - 1
+        errors.append([error[0], error[1] - error[0]])
+        told.append([(deviations[0] ** 2).sum(), ((deviations[1] - deviations[0]) ** 2).sum()])
+        assert drawn.sample.deviations(some[1:] - some[:1]) == pytest.approx(
+            np.diff(deviations * total[:, None], axis=0)
+        )
+    of_total, of_change = np.sqrt(np.mean(np.square(errors), axis=0))
+    assert np.sqrt(np.mean(told, axis=0)) == pytest.approx([of_total, of_change], rel=0.3)
+    assert of_change < of_total / 3
+
+
+def test_what_is_all_taken_deviates_by_nothing():
+    assert not Sample.of_all(5).deviations(np.arange(10.0).reshape(2, 5)).any()
 
 
 def test_branches_without_a_core_are_those_of_a_front_end_with_the_same_times():

@@ -50,15 +50,7 @@ class Sample:
 
         A stratum's few residuals may happen to be alike: its variance is drawn towards the common relative one.
         """
-        count = np.bincount(self.stratum, minlength=len(self.size)).astype(np.float64)
-        inner = self.size[self.stratum] / count[self.stratum]  # before calibration
-        x = self.signature.astype(np.float64)
-        gram = x.T @ (x * inner[:, None]) + _penalty(x, inner)
-        slopes = np.linalg.solve(gram, x.T @ (values * inner).T)
-        # Of each unit against the slopes without it (jackknife; MacKinnon & White, J. Econometrics 1985): a unit like
-        # no other has no residual from slopes that go through it.
-        leverage = inner * np.einsum("np,pn->n", x, np.linalg.solve(gram, x.T))
-        grown = (values - (x @ slopes).T) * (self.weight / inner / np.maximum(1 - leverage, _LEAST_LEFT))
+        grown, count = self._residuals(values)
         mean, own = np.empty((len(values), len(count))), np.empty((len(values), len(count)))
         for h in range(len(count)):
             here = self.stratum == h
@@ -69,8 +61,33 @@ class Sample:
         freedom = count - 1
         spread = (freedom * own + _SHRINKAGE * common[:, None] * mean**2) / (freedom + _SHRINKAGE)
         variance = (self.size**2 * np.maximum(1 - count / self.size, 0) / count * spread).sum(axis=1)
-        degrees = max(len(self.weight) - len(count) - x.shape[1], 8)
+        degrees = max(len(self.weight) - len(count) - self.signature.shape[1], 8)
         return np.asarray(stdtrit(degrees, 0.5 + confidence / 2) * np.sqrt(variance))
+
+    def deviations(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[K, n] linear in `values`: the sum of their squares is the total's variance, and that of the squares of two
+        rows' difference the variance of the totals' difference (each stratum's own, without `half_width`'s shrinkage).
+        """
+        grown, count = self._residuals(values)
+        mean = np.stack([np.bincount(self.stratum, row, len(count)) for row in grown]) / np.maximum(count, 1)
+        left = np.maximum(1 - count / self.size, 0)
+        each = self.size * np.sqrt(left / np.maximum(count * (count - 1), 1)) * (count > 1)
+        return np.asarray((grown - mean[:, self.stratum]) * each[self.stratum])
+
+    def _residuals(self, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """[K, n] what signatures do not tell of `values`, by the calibrated weights, and [H] units of each stratum.
+
+        Each unit's is against the slopes without it (jackknife; MacKinnon & White, J. Econometrics 1985): one like no
+        other has no residual from slopes that go through it.
+        """
+        count = np.bincount(self.stratum, minlength=len(self.size)).astype(np.float64)
+        inner = self.size[self.stratum] / count[self.stratum]  # before calibration
+        x = self.signature.astype(np.float64)
+        gram = x.T @ (x * inner[:, None]) + _penalty(x, inner)
+        slopes = np.linalg.solve(gram, x.T @ (values * inner).T)
+        leverage = inner * np.einsum("np,pn->n", x, np.linalg.solve(gram, x.T))
+        scale = self.weight / inner / np.maximum(1 - leverage, _LEAST_LEFT)
+        return np.asarray((values - (x @ slopes).T) * scale), count
 
 
 @dataclass(frozen=True)

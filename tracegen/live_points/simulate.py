@@ -30,17 +30,20 @@ from support.errors import InputError
 from support.processors import processors
 from tracegen.live_points.live_points import UNIT, LivePoints
 from uarch.configuration import BranchPredictor, InOrderPipeline, Machine
-from uarch.constraints import GEM5
+from uarch.constraints import GEM5, PREDICTORS
 from uarch.instructions import Flag
 from uarch.timing import _core
 from uarch.timing.simulation import Simulation, new_stack
 from uarch.timing.stack import CAUSES
 
-ESTIMATOR = 11  # in the names of what is kept; another number where a file's estimates change
+ESTIMATOR = 12  # in the names of what is kept; another number where a file's estimates change
 MOST_KIB = 1 << 19  # of a cache: as many lines as are remembered of a run
 COLD = 0.03  # of the cycles, in 95 of 100 cases: what state that was not warm enough makes
 # Out of order the perceptron's histories have jumps of wrong paths, and depend on when each branch retires.
 COLD_OF_PERCEPTRON = 0.07
+# Directions in which errors of sampling deviate, and by how much the errors of two predictors do, of COLD.
+_DIRECTIONS = 64
+_OF_PREDICTOR = 1 / 3
 MEASURED_ON = "base"  # the machine on which instructions in flight behind a branch are measured
 USUAL = 40.0  # so many are taken until then
 _FEW, _MANY = 8, 256  # instructions in flight, at least and at most
@@ -60,6 +63,9 @@ class Estimated:
 
     cycles: NDArray[np.float64]  # [K] of the whole run
     half_width: NDArray[np.float64]  # [K] of 95 % intervals: of sampling and of cold state
+    # [K, R] the squares of two rows' difference add up to the variance of the logarithm of their cycles' ratio, but for
+    # what cold state a change moves; R = 0 where every unit of the run is in the sample
+    deviations: NDArray[np.float64]
     units: NDArray[np.float64]  # [K, n] cycles of each counted unit, without the kernel's
     counts: list[dict[str, float]]  # [K] as Simulation.statistics, of the whole run
     stacks: NDArray[np.float64] | None  # [K, len(CAUSES)] cycles of each cause
@@ -259,7 +265,24 @@ class LivePointsSimulator:
             parts = np.array([stack[0] for _, _, stack in each])
             parts *= (cycles / parts.sum(axis=1))[:, None]
             parts[:, _KERNEL] += kernel
-        return Estimated(cycles + kernel, width, units, counts, parts)
+        return Estimated(
+            cycles + kernel, width, self._deviations(machines, units, cycles + kernel), units, counts, parts
+        )
+
+    def _deviations(
+        self, machines: Sequence[Machine], units: NDArray[np.float64], cycles: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """See `Estimated`. Those of the sample's units are projected on random directions, which keeps distances but
+        for a tenth (Johnson and Lindenstrauss, 1984), so that they are few; a predictor has a direction of its own.
+        """
+        if self.points.whole:
+            return np.zeros((len(machines), 0))
+        own = self.points.sample.deviations(units) * self.points.instructions_per_unit / cycles[:, None]
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], (own.shape[1], _DIRECTIONS))
+        kinds = [PREDICTORS.index(machine.branch_predictor.kind) for machine in machines]
+        predictors = np.eye(len(PREDICTORS))[kinds]
+        predictors *= _OF_PREDICTOR / 2**0.5 * np.array([_cold(machine) for machine in machines])[:, None]
+        return np.hstack([own @ signs / _DIRECTIONS**0.5, predictors])
 
     def by_instruction(
         self, machines: Sequence[Machine], threads: int | None = None, *, done: Callable[[], object] = lambda: None

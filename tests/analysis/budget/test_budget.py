@@ -10,8 +10,10 @@ from analysis.budget.coordinates import MODEL, coordinates
 from analysis.budget.corrected import monotone
 from analysis.budget.gaussian_process import GaussianProcess
 from analysis.designs.design import first_points, grid_design, space_design
+from analysis.programs.changes import half_widths
 from analysis.programs.simulable import Estimates, SimulableTrace
 from uarch.columns import Columns
+from uarch.configuration import replace_field
 from uarch.machine_files import load_machine
 
 GRID = {
@@ -47,7 +49,7 @@ class Known:
     def simulate(self, machines, threads=None):
         self.asked += machines
         cycles = np.array([self._of(machine) for machine in machines])
-        return Estimates(cycles, cycles, cycles)
+        return Estimates.exact(cycles)
 
 
 def refused():
@@ -206,7 +208,7 @@ def test_sampled_points_pass_their_error_on(design, monkeypatch):
     class Sampled(Known):
         def simulate(self, machines, threads=None):
             found = super().simulate(machines, threads)
-            return Estimates(found.cycles, found.cycles / 1.03, found.cycles * 1.03)
+            return Estimates(found.cycles, found.cycles / 1.03, found.cycles * 1.03, np.zeros((len(found.cycles), 1)))
 
     monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(24 - self.count, 0))
     exact, sampled = (
@@ -215,6 +217,56 @@ def test_sampled_points_pass_their_error_on(design, monkeypatch):
     others = exact.sources == "corrected"
     half, wider = (np.log(found.high[others] / found.cycles[others]) for found in (exact, sampled))
     assert wider == pytest.approx(np.hypot(half, np.log(1.03)), rel=0.02) and (wider > np.log(1.03)).all()
+
+
+BASE = replace_field(load_machine("base"), "branch_predictor.kind", "tage")
+
+
+class Deviating(Known):
+    """As `Known`, with intervals, and deviations by the size of L1D alone."""
+
+    def simulate(self, machines, threads=None):
+        cycles = super().simulate(machines, threads).cycles
+        deviations = np.array([[0.01 if machine.l1d.size_kib == 8 else 0.0] for machine in machines])
+        return Estimates(cycles, cycles / 1.03, cycles * 1.03, deviations)
+
+
+@pytest.mark.parametrize("width", [8, 5])  # the base is a point, or none: then it is simulated, too
+def test_changes_are_told_against_the_base_with_intervals_of_their_own(width):
+    base = replace_field(BASE, "pipeline.issue_width", width)
+    design = grid_design(base, {"l1d.size_kib": [8, 32], "pipeline.issue_width": [4, 8]})
+    program = Deviating()
+    first = first_points(design, base)
+    found = budget.answer(
+        program, design.columns, math.inf, refused, first=first, base=base, level=0.95, threads=1, progress=False
+    )
+    assert len(program.asked) == (4 if width == 8 else 5) and found.simulated == 4
+    assert found.base == cycles_of(base)
+    half = half_widths(np.log(found.cycles / found.base), np.array([[0.01], [0.01], [0.0], [0.0]]), np.zeros(1), 0.95)
+    half[3] *= width != 8  # the base itself
+    assert found.apart == pytest.approx(half) and half[0] > 5 * half[2]
+
+
+def test_without_time_for_the_base_changes_have_no_interval():
+    base = replace_field(BASE, "pipeline.issue_width", 5)
+    design = grid_design(base, {"l1d.size_kib": [8, 32], "pipeline.issue_width": [4, 8]})
+    found = budget.answer(
+        Known(10**12), design.columns, 1.0, lambda: np.full(4, 7.0), base=base, told=False, progress=False
+    )
+    assert np.isnan(found.base) and np.isnan(found.apart).all()
+
+
+def test_corrected_changes_have_the_surface_s_error_and_that_of_changes(design, monkeypatch):
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(24 - self.count, 0))
+    exact, sampled = (
+        budget.answer(one, design.columns, 60.0, refused, base=BASE, threads=1, progress=False)
+        for one in (Known(), Deviating())
+    )
+    others = exact.sources == "corrected"
+    assert exact.apart[~others] == pytest.approx(0)
+    assert exact.apart[others] == pytest.approx(np.log(exact.high / exact.cycles)[others])
+    simulated = np.sqrt(np.mean(sampled.apart[~others] ** 2))
+    assert sampled.apart[others] == pytest.approx(np.hypot(exact.apart[others], simulated), rel=0.02)
 
 
 def test_what_is_made_once_is_not_in_the_rate(monkeypatch):
@@ -409,7 +461,7 @@ def test_a_sample_s_interval_is_of_the_level_that_is_asked_for(design):
     class Sampled(Known):
         def simulate(self, machines, threads=None):
             found = super().simulate(machines, threads)
-            return Estimates(found.cycles, found.cycles * 0.97, found.cycles * 1.03)
+            return Estimates(found.cycles, found.cycles * 0.97, found.cycles * 1.03, np.zeros((len(found.cycles), 1)))
 
     half = {}
     for level in (0.5, 0.9, 0.95, 0.99):

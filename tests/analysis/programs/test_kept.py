@@ -24,7 +24,7 @@ class Counting:
     def simulate(self, machines, threads=None):
         self.simulated += [machine.name for machine in machines]
         cycles = np.array([30.0 * machine.frequency_ghz for machine in machines])
-        return Estimates(cycles, cycles - 1, cycles + 2)
+        return Estimates(cycles, cycles - 1, cycles + 2, np.outer(cycles, [1e-3, -2e-3]))
 
 
 MACHINES = [load_machine(name) for name in ("base", "zen4", "haswell")]
@@ -38,10 +38,14 @@ def test_what_is_kept_is_not_simulated_again(tmp_path):
     for end in ("cycles", "low", "high"):
         assert getattr(again, end)[[0, 1, 3]].tolist() == getattr(found, end)[[0, 1, 0]].tolist()
     assert (again.high - again.low).tolist() == [3.0] * 4
+    assert found.deviations.shape == (2, 2)
+    assert again.deviations[[0, 1, 3]] == pytest.approx(found.deviations[[0, 1, 0]], rel=5e-3)  # three digits are kept
     assert len(Kept(Counting(), tmp_path / "new").simulate([]).cycles) == 0
 
 
-@pytest.mark.parametrize("damage", [lambda t: t[:-9], lambda t: t + '["x", 1', lambda t: t + "\0\xff\n[1,2,3,4]\n{}\n"])
+@pytest.mark.parametrize(
+    "damage", [lambda t: t[:-9], lambda t: t + '["x", 1', lambda t: t + '\0\xff\n[1,2,3,4]\n{}\n["x",1,2,3]\n']
+)
 def test_a_line_that_was_cut_short_is_simulated_again(tmp_path, damage):
     Kept(Counting(), tmp_path).simulate(MACHINES[:2])
     (path,) = tmp_path.iterdir()

@@ -466,7 +466,7 @@ def test_the_heat_map_tells_the_sources_of_its_cells(browser, tmp_path):
         source = np.full(count, SOURCES.index(others), np.int8)
         source[: count // 2] = SOURCES.index("simulated")
         nothing = np.full(count, np.nan)
-        answer = Answer(np.linspace(5e6, 6e6, count), nothing, nothing, source)
+        answer = Answer(np.linspace(5e6, 6e6, count), nothing, nothing, source, nothing)
         found = Explored(machine, design, [answer, None], [None, None])
         browser.open(explore(tmp_path / "e.html", shipped(), PROGRAMS, [machine], explored=found))
         assert f"Source: {says}." in browser.js("return document.getElementById('range').textContent")
@@ -475,7 +475,7 @@ def test_the_heat_map_tells_the_sources_of_its_cells(browser, tmp_path):
 @pytest.mark.slow
 def test_a_sampled_program_has_its_interval_and_a_bare_vector_what_predict_says(browser, tmp_path):
     machine = load_machine("base")
-    sampled = Estimates(*(np.array([cycles]) for cycles in (5e6, 4.8e6, 5.2e6)))
+    sampled = Estimates(*(np.array([cycles]) for cycles in (5e6, 4.8e6, 5.2e6)), np.zeros((1, 1)))
     found = Explored(machine, grid_design(machine, VARY), [None, None], [sampled, None])
     browser.open(explore(tmp_path / "e.html", shipped(), PROGRAMS, [machine], explored=found))
     assert source(browser) == [["simulated", 4.8e6, 5.2e6], ["zero-shot", None, None]]

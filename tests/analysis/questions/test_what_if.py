@@ -30,7 +30,7 @@ class Known:
 
     def simulate(self, machines, threads=None):
         cycles = self._factor * np.array([cycles_of(machine) for machine in machines])
-        return Estimates(cycles, cycles * 0.9, cycles * 1.1)
+        return Estimates(cycles, cycles * 0.9, cycles * 1.1, np.zeros((len(cycles), 1)))
 
 
 def program(by_model):
@@ -57,6 +57,15 @@ def test_changes_of_one_field_and_pairs():
     assert "pairs" in text and max(map(len, text.splitlines())) <= 80
     assert text.endswith("per cent: change, error, sign, false, off")
     assert re.search(r"one field +simulated +all +[\d.]+ +\S+ +1 +100\b", text)
+
+
+def test_intervals_of_changes_are_judged_by_the_true_change():
+    """Changes of 10 and 30 % are told as 11 and 36 %, each with an interval of 2 % to either side."""
+    true, told = np.array([1.0, 1.1, 1.3]), np.array([2.0, 2.22, 2.72])
+    changes = what_if.Told(true, told, np.array([-1, 0, 0]), apart=np.full(3, np.log(1.02))).changes()
+    assert changes["held"].tolist() == [1.0, 0.0]
+    assert changes["half"].tolist() == pytest.approx([1.11 * 0.0198, 1.36 * 0.0198], rel=1e-3)
+    assert what_if.Told(true, told, np.array([-1, 0, 0])).changes()["held"].isna().all()
 
 
 def test_pairs_are_close_either_way_round():
