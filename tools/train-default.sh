@@ -26,6 +26,7 @@ case $python in */*) ;; *) python=python3 ;; esac
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 
+"$perfvec" suite list 2>&1 >/dev/null | sed "s/^/train-default: other programs teach the model, too: /" >&2
 for set in default debian mix; do
     "$perfvec" suite run --set "$set" -o "$out/traces" --max-instructions 3300000
 done

@@ -24,9 +24,9 @@ def changes(frame: pd.DataFrame) -> list[str]:
 
 
 def _change(change: float, half: float) -> str:
-    if not half > 0:
-        return f"{change:+.1f}%"
-    return f"{change:+.1f}% ±{half:.1f}" if half < 10 else f"{change:+.0f}% ±{half:.0f}"
+    places = 1 if not half >= 10 else 0
+    told = f"{round(change, places) + 0.0:+.{places}f}%"  # a zero is not negative
+    return f"{told} ±{half:.{places}f}" if half > 0 else told
 
 
 def _ends(low: float, high: float) -> str:

@@ -4,8 +4,9 @@
 
 Of each trace: the error of the estimated cycles on presets (all by default) and some sampled machines, what of it is
 cold state (the counted units, as they are in the whole run, against these), whether the 95 % intervals hold, and the
-error of one-field changes of `base`, in points. `--truth FOLDER` keeps the simulations of every instruction, so that a
-comparison that was stopped goes on, and the next one begins with them.
+error of one-field changes of `base`, in points, with their intervals and those of the other machines against `base`.
+`--truth FOLDER` keeps the simulations of every instruction, so that a comparison that was stopped goes on, and the next
+one begins with them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.programs.changes import half_widths
 from support.files import atomic_path
 from tracegen.formats.trace import Trace
 from tracegen.live_points import UNITS
@@ -118,8 +120,13 @@ def compare(path: Path, machines: list[Machine], arguments: argparse.Namespace) 
     counted = points.pieces.unit[points.pieces.counted].astype(np.int64)
     cold = points.sample.totals(found.units) / points.sample.totals(true[:, counted].astype(np.float64)) - 1
     base = [machine.name for machine in machines].index("base")
-    changes = np.arange(len(machines) - arguments.changes, len(machines))
-    change = found.cycles[changes] / found.cycles[base] - whole[changes] / whole[base]
+    ratio = found.cycles / found.cycles[base]
+    change = 100 * (ratio - whole / whole[base])
+    half = half_widths(np.log(ratio), found.deviations, found.deviations[base], 0.95)
+    holds = np.abs(np.log(ratio * whole[base] / whole)) <= half
+    of_change = np.column_stack([change, 100 * ratio * np.sinh(half), holds])
+    first = len(machines) - arguments.changes
+    changes, others = of_change[first:], np.delete(of_change[:first], base, axis=0)
     print(
         f"\n{points.summary}; made at {points.instructions / made / 1e6:.1f} M instructions/s; "
         f"{each * 1e3:.0f} ms a machine, branches {branches * 1e3:.0f} ms in all"
@@ -131,16 +138,20 @@ def compare(path: Path, machines: list[Machine], arguments: argparse.Namespace) 
             f"{machine.name:28} {whole[k] / points.instructions:7.3f} {error[k]:+8.2%} {cold[k]:+8.2%} "
             f"{width[k]:7.2%}{inside}"
         )
-    _shown(error, cold, width, change)
-    return [error, cold, width, change]
+    _shown(error, cold, width, changes, others)
+    return [error, cold, width, changes, others]
 
 
-def _shown(error: NDArray, cold: NDArray, width: NDArray, change: NDArray) -> None:
+def _shown(error: NDArray, cold: NDArray, width: NDArray, changes: NDArray, others: NDArray) -> None:
     held = np.mean(np.abs(error) <= width)
     print(
         f"|error| mean {np.abs(error).mean():.2%}, 95th percentile {np.quantile(np.abs(error), 0.95):.2%}; cold state "
-        f"{np.abs(cold).mean():.2%}; intervals hold {held:.0%}; changes off by {100 * np.abs(change).mean():.2f} points"
+        f"{np.abs(cold).mean():.2%}; intervals hold {held:.0%}"
     )
+    for name, off, half, inside in (("changes", *changes.T), ("other machines against base", *others.T)):
+        if not len(off):
+            continue
+        print(f"{name} off by {np.abs(off).mean():.2f} points, ±{half.mean():.2f}, which hold {inside.mean():.0%}")
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ from uarch.instructions import (
 from uarch.timing.simulation import Misses
 
 FORMAT = "perfvec-live-points"
-VERSION = 10
+VERSION = 11
 UNIT = _core.UNIT
 SUFFIX = ".livepoints.h5"
 _TEXTS = ("program", "isa", "source", "command", "digest")
@@ -65,8 +65,11 @@ _PIECES = {
     "miss_address": "<u8",
     "miss_far": "|b1",
     "miss_place": "<u4",
-    "ordered_offset": "<i8",
-    "ordered": "<u4",
+    "near_offset": "<i8",
+    "near_load": "<u4",
+    "near_store": "<u4",
+    "near_times": "<u4",
+    "near_same_bytes": "<u4",
 }
 _CALLS = {"static_id": "<u4", "number": "<u2", "count": "<u8"}
 _DIVISIONS = {"static_id": "<u4", "steps": "u1"}  # where the source tells them
@@ -118,8 +121,11 @@ class Pieces:
     miss_address: NDArray[np.uint64]
     miss_far: NDArray[np.bool_]  # not touched for so long that a second level lacks it, too
     miss_place: NDArray[np.uint32]  # how many of the gap's lines come before it
-    ordered_offset: NDArray[np.int64]  # [P + 1]
-    ordered: NDArray[np.uint32]  # each piece's loads that had often read what a store shortly before wrote
+    near_offset: NDArray[np.int64]  # [P + 1] of what a piece's loads had read from stores shortly before them
+    near_load: NDArray[np.uint32]  # those of a load together
+    near_store: NDArray[np.uint32]
+    near_times: NDArray[np.uint32]  # so often since store sets forget all, by blocks of 16 bytes
+    near_same_bytes: NDArray[np.uint32]  # by bytes
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -351,7 +357,7 @@ def _misfit(points: LivePoints) -> str | None:
         (pieces.branch_offset, (pieces.branch, pieces.branch_following)),
         (pieces.taken_offset, (pieces.taken, pieces.taken_following)),
         (pieces.miss_offset, (pieces.miss, pieces.miss_address, pieces.miss_far, pieces.miss_place)),
-        (pieces.ordered_offset, (pieces.ordered,)),
+        (pieces.near_offset, (pieces.near_load, pieces.near_store, pieces.near_times, pieces.near_same_bytes)),
     ):
         if len(offset) != len(pieces) + 1 or offset[0] != 0 or np.any(np.diff(offset) < 0):
             return "offsets of lines, branches, misses or loads are not in order"
@@ -359,7 +365,7 @@ def _misfit(points: LivePoints) -> str | None:
             return "the columns of lines, branches, misses or loads differ in length"
     if np.any(pieces.miss_place > np.repeat(np.diff(pieces.line_offset), np.diff(pieces.miss_offset))):
         return "a miss is behind the lines of its gap"
-    ids = (pieces.static_id, pieces.branch, pieces.taken, pieces.miss, pieces.ordered)
+    ids = (pieces.static_id, pieces.branch, pieces.taken, pieces.miss, pieces.near_load, pieces.near_store)
     following = (pieces.next_static_id, pieces.branch_following, pieces.taken_following)
     if any(np.any(column >= size) for column in ids) or any(
         np.any((column >= size) & (column != LAST)) for column in following

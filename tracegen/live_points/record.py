@@ -260,7 +260,7 @@ def _by_address(
         name: number[np.minimum(getattr(pieces, name), len(order))]
         for name in (
             *("static_id", "next_static_id", "branch", "branch_following", "taken", "taken_following"),
-            *("miss", "ordered"),
+            *("miss", "near_load", "near_store"),
         )
     }
     return {

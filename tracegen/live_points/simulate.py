@@ -218,7 +218,9 @@ class LivePointsSimulator:
         phase = self._phases[piece]
         if phase is not None:
             simulation.set_refresh(phase)
-        simulation.order_loads(pieces.ordered[slice(*pieces.ordered_offset[piece : piece + 2])])
+        near = slice(*pieces.near_offset[piece : piece + 2])
+        reads = pieces.near_load[near], pieces.near_store[near], pieces.near_times[near], pieces.near_same_bytes[near]
+        simulation.begin_unit(*reads)
         late = passed.latest[piece]
         simulation.pass_branches(passed.branch[late], passed.following[late], outcomes.latest[piece])
         return outcomes.own[piece]

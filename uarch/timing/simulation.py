@@ -194,11 +194,18 @@ class Simulation:
         """
         self._core.pass_branches(branch, following, outcome)
 
-    def order_loads(self, loads: NDArray[np.uint32]) -> None:
-        """These loads, by their static instructions, went ahead of an older store before: now they wait for it,
-        in place of those told before. In order there are none.
+    def begin_unit(
+        self,
+        load: NDArray[np.uint32],
+        store: NDArray[np.uint32],
+        times: NDArray[np.uint32],
+        same_bytes: NDArray[np.uint32],
+    ) -> None:
+        """A sampled unit begins. How often its loads had read from stores shortly before them, by static instructions,
+        those of a load together, teaches store sets: `times` by blocks of 16 bytes, `same_bytes` by bytes, as silicon
+        compares. In order there are none. Raises ValueError for instructions that are not there.
         """
-        self._core.order_loads(loads)
+        self._core.begin_unit(load, store, times, same_bytes)
 
     def set_refresh(self, passed: float) -> None:
         """Let so much of a refresh interval, of [0, 1), have passed since the DRAM began the last one. A memory

@@ -97,6 +97,26 @@ void branches(py::dict& columns, const std::string& name, const std::vector<Piec
     columns[(name + "_following").c_str()] = following;
 }
 
+// near_offset, near_load, …: what loads had read from near stores.
+void near_reads(py::dict& columns, const std::vector<Piece>& pieces) {
+    const Array<std::int64_t> offset = offsets(pieces, [](const Piece& p) -> auto& { return p.near_reads; });
+    const py::ssize_t count = offset.data()[pieces.size()];
+    Array<std::uint32_t> load(count), store(count), times(count), same_bytes(count);
+    py::ssize_t at = 0;
+    for (const Piece& piece : pieces)
+        for (const NearRead& one : piece.near_reads) {
+            load.mutable_data()[at] = one.load;
+            store.mutable_data()[at] = one.store;
+            times.mutable_data()[at] = one.times;
+            same_bytes.mutable_data()[at++] = one.same_bytes;
+        }
+    columns["near_offset"] = offset;
+    columns["near_load"] = load;
+    columns["near_store"] = store;
+    columns["near_times"] = times;
+    columns["near_same_bytes"] = same_bytes;
+}
+
 py::dict pieces(const Recorder& recorder) {
     const std::vector<Piece>& all = recorder.pieces;
     py::dict columns;
@@ -137,8 +157,7 @@ py::dict pieces(const Recorder& recorder) {
     columns["miss_address"] = address;
     columns["miss_far"] = far;
     columns["miss_place"] = place;
-    columns["ordered_offset"] = offsets(all, [](const Piece& p) -> auto& { return p.ordered; });
-    columns["ordered"] = joined<std::uint32_t>(all, [](const Piece& p) -> auto& { return p.ordered; });
+    near_reads(columns, all);
     return columns;
 }
 

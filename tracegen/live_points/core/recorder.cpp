@@ -178,8 +178,7 @@ void Recorder::end_unit() {
         miss_count_ = 0;
         Piece& piece = pieces.back();
         piece.end_branch = history_.size();
-        std::sort(piece.ordered.begin(), piece.ordered.end());
-        piece.ordered.erase(std::unique(piece.ordered.begin(), piece.ordered.end()), piece.ordered.end());
+        std::sort(piece.near_reads.begin(), piece.near_reads.end());
         if (piece.counted) {
             const std::size_t before = pieces.size() - 2;
             const bool warmed = pieces.size() > 1 && pieces[before].unit + 1 == piece.unit;
@@ -199,6 +198,7 @@ void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t en
     constexpr int MISS = 2, FAR_MISS = 3;  // classes of reuse (Signature::data): beyond a first level, and a second
     constexpr std::uint64_t AGO = 4096;    // touches, after which a first level misses a line that it does not hold longer
     std::vector<bool>* const missed = recording_ ? &pieces.back().executed.missed : nullptr;
+    std::vector<NearRead>* const near_reads = recording_ ? &pieces.back().near_reads : nullptr;
     const std::uint64_t now = units * UNIT + in_unit_ - begin;  // the number of the chunk's first instruction
     std::int64_t stores = 0;
     const auto touched = [&](std::uint64_t line, bool code, bool misses) {
@@ -228,9 +228,9 @@ void Recorder::execute(const ChunkView& chunk, std::size_t begin, std::size_t en
             const std::uint64_t address = chunk.address[which];
             const bool store = chunk.is_store[which] != 0;
             if (const std::uint64_t size = std::max<int>(chunk.access_size[which], 1); store)
-                near_stores_.store(address, size, now + k);
-            else if (near_stores_.load(chunk.id[k], address, size, now + k, units * UNIT) && recording_)
-                pieces.back().ordered.push_back(chunk.id[k]);
+                near_stores_.store(chunk.id[k], address, size, now + k);
+            else
+                near_stores_.load(chunk.id[k], address, size, now + k, units * UNIT, near_reads);
             const std::uint64_t end_line = (address + std::max<int>(chunk.access_size[which], 1) - 1) >> 6;
             for (std::uint64_t line = address >> 6; line <= end_line; ++line) {
                 const int reuse = signature_.data(line, lines_.touch(line, false, store));

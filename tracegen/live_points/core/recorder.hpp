@@ -54,7 +54,7 @@ struct Piece {  // a unit that is kept, and the gap before it, empty where the p
     std::vector<Branch> branches;  // of the gap, those of use to predictors, the latest last; known in the end
     Executed executed;
     std::vector<Miss> misses;  // of what it executed
-    std::vector<std::uint32_t> ordered;  // loads of it that had often read from near stores before it, each once
+    std::vector<NearRead> near_reads;  // what its loads had read from near stores before it, by load and store
     std::uint64_t first_branch = 0, end_branch = 0;  // its own, by their numbers in the run
     History history;                                 // of a unit that counts: what is of use before its warm-up
 };

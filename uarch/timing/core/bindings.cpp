@@ -382,12 +382,17 @@ void pass(Simulation& simulation, const Array<std::uint32_t>& branch, const Arra
     simulation.core->pass(passed);
 }
 
-void order(Simulation& simulation, const Array<std::uint32_t>& loads) {
-    const auto count = static_cast<std::size_t>(loads.size());
+void begin_unit(Simulation& simulation, const Array<std::uint32_t>& load, const Array<std::uint32_t>& store,
+                const Array<std::uint32_t>& times, const Array<std::uint32_t>& same_bytes) {
+    const auto count = static_cast<std::size_t>(load.size());
     const std::size_t size = simulation.program().size;
-    if (std::any_of(loads.data(), loads.data() + count, [&](std::uint32_t one) { return one >= size; }))
-        throw std::invalid_argument("a load is beyond the program's instructions");
-    simulation.core->order(loads.data(), count);
+    if (store.size() != load.size() || times.size() != load.size() || same_bytes.size() != load.size())
+        throw std::invalid_argument("the columns of near reads differ in length");
+    for (const auto* ids : {&load, &store})
+        if (std::any_of(ids->data(), ids->data() + count, [&](std::uint32_t one) { return one >= size; }))
+            throw std::invalid_argument("a load or store is beyond the program's instructions");
+    const auto* reads = simulation.native() ? &same_bytes : &times;
+    simulation.core->begin_unit({count, load.data(), store.data(), reads->data()});
 }
 
 void set_refresh(Simulation& simulation, double passed) {
@@ -503,7 +508,7 @@ PYBIND11_MODULE(_core, module) {
         .def("learn", &learn, py::arg("branch"), py::arg("following"))
         .def("pass_branches", &pass, py::arg("branch"), py::arg("following"), py::arg("outcome"))
         .def("take", &take, py::arg("branch"), py::arg("following"))
-        .def("order_loads", &order, py::arg("loads"))
+        .def("begin_unit", &begin_unit, py::arg("load"), py::arg("store"), py::arg("times"), py::arg("same_bytes"))
         .def("set_refresh", &set_refresh, py::arg("passed"))
         .def_property_readonly("refresh_surplus",
                                [](const Simulation& simulation) { return simulation.caches.memory->refresh_surplus(); })

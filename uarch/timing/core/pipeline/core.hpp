@@ -1,6 +1,7 @@
 // The contract of a core with a simulation: chunks in, retire cycles out.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "../instruction.hpp"
@@ -17,6 +18,12 @@ struct PassedBranches {
 // Sums over instructions, for averages per cycle: entries held times the cycles that they were held.
 struct Occupancy {
     std::int64_t reorder_buffer = 0, issue_queue = 0, load_queue = 0, store_queue = 0;
+};
+
+// What loads have read from stores shortly before them, by numbers of instructions, those of a load together.
+struct NearReads {
+    std::size_t count;
+    const std::uint32_t *load, *store, *times;
 };
 
 class Core {
@@ -38,8 +45,8 @@ class Core {
     // whose fetch depends on them brings in the lines of code between them, and those of wrong paths.
     virtual void pass(const PassedBranches&) {}
 
-    // The loads that are known not to go ahead of older stores, in place of those told before: numbers of instructions.
-    virtual void order(const std::uint32_t*, std::size_t) {}
+    // A sampled unit begins, whose loads have read from near stores.
+    virtual void begin_unit(const NearReads&) {}
 
     Cycle retired = 0;     // the cycle of the last retirement
     Occupancy occupancy;   // counted with stacks only

@@ -43,7 +43,7 @@ OutOfOrderCore::OutOfOrderCore(const Machine& machine, const Program& program, H
       vector_store_(ports_of(machine.vector_store, machine.units.store_ports)),
       renaming_(machine.memory_renaming),
       store_sets_(machine.native),
-      ordered_(program.size),
+      known_(program.size),
       issue_queue_(machine.out_of_order->issue_queue_entries, dispatch_delay_),
       reorder_buffer_(machine.out_of_order->rob_entries, machine.out_of_order->commit_width, -LATE_RELEASE),
       load_queue_(machine.out_of_order->load_queue_entries, -LATE_RELEASE),
@@ -61,7 +61,7 @@ void OutOfOrderCore::grow(const Program& program) {
     program_ = &program;
     for (std::size_t which = instructions_.size(); which < program.size; ++which)
         instructions_.emplace_back(program.rows[which], program.pc[which], native_);
-    ordered_.resize(program.size);
+    known_.grow(program.size);
     wrong_path_.grow();
 }
 
@@ -149,7 +149,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::rename(const Decoded
 
 // A load that can issue at `cycle`; returns the cycle from which its readers can issue.
 template <bool STACK>
-inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size, Cycle cycle, bool prefetch, bool ordered) {
+inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size, Cycle cycle, bool prefetch) {
     const Cycle allowed = std::max(cycle, store_sets_.waits_for(pc));
     Cycle issue = units_.reserve(LOAD_PORT, allowed);
     if constexpr (STACK) {
@@ -157,10 +157,7 @@ inline Cycle OutOfOrderCore::load(Address pc, Address address, std::int64_t size
         waits_.add(Ports, issue - allowed);
     }
     const Cycle found = store_sets_.violated(pc, address, size, issue);
-    if (found > 0 && ordered) {
-        if constexpr (STACK) waits_.add(LoadOrder, found - issue);
-        issue = found;
-    } else if (found > 0) {  // everything from here on is fetched again
+    if (found > 0) {  // everything from here on is fetched again
         caches_.access_data(address, size, issue + 1, false, pc);
         again_ = found + TO_REFETCH;
         const Cycle first = issue;
@@ -270,11 +267,7 @@ void OutOfOrderCore::pass(const PassedBranches& passed) {
     }
 }
 
-void OutOfOrderCore::order(const std::uint32_t* loads, std::size_t count) {
-    for (const std::uint32_t one : ordered_loads_) ordered_[one] = 0;
-    ordered_loads_.assign(loads, loads + count);
-    for (const std::uint32_t one : ordered_loads_) ordered_[one] = 1;
-}
+void OutOfOrderCore::begin_unit(const NearReads& reads) { known_.begin(reads, *program_, store_sets_); }
 
 // Decode finds at `decoded` that fetch went on behind the branch `here`, which is taken: the lines there were asked for.
 void OutOfOrderCore::fetched_beyond(std::uint32_t here, Cycle fetched, Cycle decoded) {
@@ -533,7 +526,9 @@ __attribute__((always_inline)) inline void OutOfOrderCore::execute_loads(InFligh
             const std::int64_t size = chunk.bytes(which);
             if (several) waits_ = before;
             const Cycle from = row.loads_part ? std::max(at.addressed, at.loaded) : at.addressed;
-            Cycle loaded = load<STACK>(row.pc, address, size, from, at.prefetching(), ordered_[at.here]) + row.load_after;
+            const Cycle behind = known_.has(at.here) ? known_.load(at.here, from, *program_, store_sets_) : from;
+            if constexpr (STACK) waits_.add(LoadOrder, behind - from);
+            Cycle loaded = load<STACK>(row.pc, address, size, behind, at.prefetching()) + row.load_after;
             if (row.renames && renaming_.active() && size >= LEAST_RENAMED)
                 loaded = std::min(loaded, std::max(at.begin(), renaming_.find(address, size)));
             if constexpr (STACK) waits_.add(LoadL1d, row.load_after);
@@ -611,6 +606,7 @@ __attribute__((always_inline)) inline void OutOfOrderCore::execute_stores(InFlig
         if (row.vector) take_more_ports(STORE_PORT, chunk.address[which], chunk.bytes(which), issue);
         issue_queue_.leave(std::max(issue, at.result) + 1);
     });
+    known_.store(at.here, issue);
     at.each(true, [&](std::int64_t which) {
         store_sets_.note_issue(row.pc, chunk.address[which], chunk.bytes(which), issue);
     });

@@ -32,6 +32,7 @@
 #include "functional_units.hpp"
 #include "in_flight.hpp"
 #include "issue_queue.hpp"
+#include "known_dependences.hpp"
 #include "memory_renaming.hpp"
 #include "release_ring.hpp"
 #include "reorder_buffer.hpp"
@@ -51,7 +52,7 @@ class OutOfOrderCore final : public Core {
 
     void grow(const Program& program) override;
     void pass(const PassedBranches& passed) override;
-    void order(const std::uint32_t* loads, std::size_t count) override;
+    void begin_unit(const NearReads& reads) override;
 
     static constexpr std::int64_t PORT = 64;  // a port of an access, in units in which parts of it are counted
 
@@ -108,7 +109,7 @@ class OutOfOrderCore final : public Core {
     Cycle rename(const DecodedInstruction& row, Span decoded, std::int64_t operations, std::int64_t loads,
                  std::int64_t stores);
     template <bool STACK>
-    Cycle load(Address pc, Address address, std::int64_t size, Cycle cycle, bool prefetch, bool ordered);
+    Cycle load(Address pc, Address address, std::int64_t size, Cycle cycle, bool prefetch);
     const DecodedInstruction* in_steps(const DecodedInstruction& row, std::uint32_t here, int steps);
     Cycle divide(const DecodedInstruction& row, Cycle cycle);
     void take_more_ports(Resource port, Address address, std::int64_t size, Cycle cycle);
@@ -157,8 +158,7 @@ class OutOfOrderCore final : public Core {
     std::int64_t owed_[2] = {};                // and what loads and stores have not taken yet
     MemoryRenaming renaming_;
     StoreSets store_sets_;
-    std::vector<std::uint32_t> ordered_loads_;
-    std::vector<std::uint8_t> ordered_;  // by instruction: whether it is one of them
+    KnownDependences known_;
     IssueQueue issue_queue_;
     ReorderBuffer reorder_buffer_;
     ReleaseRing load_queue_, int_registers_, fp_registers_;

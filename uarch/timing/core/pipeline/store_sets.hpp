@@ -50,10 +50,27 @@ class StoreSets {
             const Block& row = blocks_[block & (BLOCKS - 1)];
             if (row.block == block && row.issue > cycle && row.bytes & bytes(block, address, size)) {
                 found = std::max(found, row.issue + 1);
+                ++violations_;
                 join(pc, row.pc);
             }
         }
         return found;
+    }
+
+    // One set for both; of two sets the smaller number stays.
+    void join(Address load, Address store) {
+        int &of_load = member_[place(load)], &of_store = member_[place(store)];
+        if (of_load == NO_SET && of_store == NO_SET) {
+            const int set = static_cast<int>((load ^ (load >> 10)) & (SETS - 1));
+            issued_[set] = -1;
+            of_load = of_store = set;
+        } else if (of_load == NO_SET) {
+            of_load = of_store;
+        } else if (of_store == NO_SET) {
+            of_store = of_load;
+        } else {
+            of_load = of_store = std::min(of_load, of_store);
+        }
     }
 
     int set_of(Address pc) const { return member_[place(pc)]; }
@@ -79,23 +96,6 @@ class StoreSets {
     }
 
     static std::size_t place(Address pc) { return (pc >> 2) & (SETS - 1); }
-
-    // One set for both; of two sets the smaller number stays.
-    void join(Address load, Address store) {
-        ++violations_;
-        int &of_load = member_[place(load)], &of_store = member_[place(store)];
-        if (of_load == NO_SET && of_store == NO_SET) {
-            const int set = static_cast<int>((load ^ (load >> 10)) & (SETS - 1));
-            issued_[set] = -1;
-            of_load = of_store = set;
-        } else if (of_load == NO_SET) {
-            of_load = of_store;
-        } else if (of_store == NO_SET) {
-            of_store = of_load;
-        } else {
-            of_load = of_store = std::min(of_load, of_store);
-        }
-    }
 
     bool exact_;
     std::array<int, SETS> member_;    // by address of load or store: its set
