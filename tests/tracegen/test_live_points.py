@@ -610,7 +610,7 @@ def test_intervals_cover():
 
 @pytest.mark.slow
 def test_deviations_tell_how_far_totals_are_off_and_those_of_differences():
-    """Over many samples, of values that signatures tell in part, and of a change of them."""
+    """Many samples of values that signatures tell in part, and of a change of them."""
     random = np.random.default_rng(1)
     rows = random.gamma(2, 1, (4000, 36)).astype(np.float32)
     numbers = np.arange(4000, dtype=np.uint64)

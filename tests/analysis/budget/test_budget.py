@@ -223,7 +223,7 @@ BASE = replace_field(load_machine("base"), "branch_predictor.kind", "tage")
 
 
 class Deviating(Known):
-    """As `Known`, with intervals, and deviations by the size of L1D alone."""
+    """A known program with intervals, whose deviations differ by the size of L1D alone."""
 
     def simulate(self, machines, threads=None):
         cycles = super().simulate(machines, threads).cycles
