@@ -411,7 +411,7 @@ def predict(
 
     Of traces what fits in a `budget` of seconds is simulated and the rest corrected by it; 0 asks the model alone,
     `simulate` simulates everything. Vectors are the model's. The column `source` says which a number is; `low_cycles`
-    and `high_cycles` are the interval of this `level`.
+    and `high_cycles` are the interval of this `level`, `change` is the time against the first machine's, less 1.
 
     >>> import perfvec as pv
     >>> result = pv.predict("T.trace.h5", ["zen4", "cortex-a53"])

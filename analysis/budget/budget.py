@@ -323,7 +323,7 @@ class SimulatedPoints:
                 place = self._rows.index(row)
                 self._base, self._base_row = (self._cycles[place], self._deviations[place]), row
             return
-        if self._fitting() < 1 + bool(len(self.left())):  # another point comes first
+        if self._fitting() < 1 + (self.count < self.points.count):  # another point comes first
             return
         began = time.perf_counter()
         found = self.program.simulate([base], self.threads)

@@ -64,7 +64,8 @@ def sweep(
     context: typer.Context,
     targets: Targets = None,
     base: Annotated[
-        str | None, typer.Option(help="The machine whose fields vary: preset or file. Optional with --space.")
+        str | None,
+        typer.Option(help="Preset or file whose fields vary; `change` is against it. Optional with --space."),
     ] = None,
     vary: Annotated[
         list[str] | None,

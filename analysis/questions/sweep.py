@@ -42,8 +42,8 @@ class Sweep(Result):
 
     Attributes:
         best: The best points of each program, the best first, with the interval of their time (`low_seconds`,
-            `high_seconds`) and, where the base is among the points, of its `change` against the base's (fractions;
-            `change_low`, `change_high`); the index is the row in `table`.
+            `high_seconds`) and, with a base, of its `change` against the base's time (fractions; `change_low`,
+            `change_high`); the index is the row in `table`.
         sensitivity: How much of the variance each field explains, by program.
 
     >>> import perfvec as pv
@@ -265,7 +265,7 @@ def _text(
     """Every varied field of a grid, or of few; else those that fit, and below the table all of the best point."""
     order = list(dict.fromkeys([*importance["field"], *fields_of(frame)]))
     told = f"; {100 * level:g}% intervals" if (chosen["low"] < chosen["high"]).any() else ""
-    if base is not None and "change" in chosen:
+    if base is not None and chosen["change"].notna().any():
         told += f"\nchange: of the time, against {base.name}"
     tables = sweep_tables.terminal_tables(chosen, order)
     if len(tables) > _MOST_TABLES and not exact:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ def terminal_tables(frame: pd.DataFrame, order: Sequence[str], width: int = 80) 
     results["source"] = frame["source"].astype(str)
     if "low" in frame and (frame["low"] < frame["high"]).any():
         results["interval"] = relative(frame, "seconds")
-    if "change" in frame:
+    if "change" in frame and frame["change"].notna().any():
         results["change"] = changes(frame)
     for column in ("cost", "objective"):
         if column in frame:
@@ -132,7 +133,8 @@ def _interval(low: float, high: float) -> list[float] | None:
 
 
 def _change(row: dict[Any, Any]) -> dict[str, Any]:
-    return {"change": row["change"], "change_interval": _interval(row["change_low"], row["change_high"])}
+    change = None if math.isnan(row["change"]) else row["change"]
+    return {"change": change, "change_interval": _interval(row["change_low"], row["change_high"])}
 
 
 def _plain(value: Any) -> Any:

@@ -18,12 +18,16 @@ def relative(frame: pd.DataFrame, of: str) -> list[str]:
 
 
 def changes(frame: pd.DataFrame) -> list[str]:
-    """`change` of each row in per cent, with half of its interval in points where it is known: "-2.2% ±0.3"."""
+    """`change` of each row in per cent, with half of its interval in points where it is known: "-2.2% ±0.3"; "" where
+    there is none.
+    """
     halves = (frame["change_high"] - frame["change_low"]) / 2
     return [_change(100 * change, 100 * half) for change, half in zip(frame["change"], halves, strict=True)]
 
 
 def _change(change: float, half: float) -> str:
+    if math.isnan(change):
+        return ""
     places = 1 if not half >= 10 else 0
     told = f"{round(change, places) + 0.0:+.{places}f}%"  # a zero is not negative
     return f"{told} ±{half:.{places}f}" if half > 0 else told

@@ -1,5 +1,6 @@
 """Changes of a time, and their intervals: known answers, and as they come out of live-points."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,14 +8,19 @@ import pytest
 from scipy.stats import t
 
 import perfvec as pv
+from analysis.budget.budget import SimulatedPoints
 from analysis.programs.changes import half_widths
-from analysis.programs.simulable import SimulableLivePoints, SimulableTrace
+from analysis.programs.simulable import Estimates, SimulableLivePoints, SimulableTrace
+from analysis.programs.targets import Target
+from analysis.questions.sweep import SweepQuestion
+from tests.analysis.vectors import program, shipped
 from tracegen.live_points.live_points import save
 from tracegen.live_points.record import of_trace
 from tracegen.qemu import Execution, trace
 from tracegen.suite.inputs import compile_c
+from uarch.columns import of_machines
 from uarch.configuration import replace_field
-from uarch.machine_files import load_machine, save_machines
+from uarch.machine_files import load_machine, preset_names, save_machines
 
 QUANTILE = t.ppf(0.975, 30)
 
@@ -35,6 +41,38 @@ def test_a_lower_level_is_narrower_by_students_quantiles():
 
 def test_where_every_instruction_is_simulated_a_change_is_exact():
     assert half_widths(np.array([0.3, 0.0]), np.zeros((2, 0)), np.zeros(0), 0.9).tolist() == [0.0, 0.0]
+
+
+class Known:
+    """Has cycles by the size of L1D, and takes no time."""
+
+    name, isa, identity, instructions, work = "known", "x86-64", "0", 1_000_000, 1_000_000
+
+    def prepare(self):
+        pass
+
+    def simulate(self, machines, threads=None):
+        cycles = np.array([1e6 + 1e6 / machine.l1d.size_kib for machine in machines])
+        return Estimates(cycles, 0.97 * cycles, 1.03 * cycles, np.zeros((len(cycles), 1)))
+
+
+def test_changes_are_left_out_where_there_is_no_time_for_the_base(monkeypatch):
+    for seconds, known in ((2, False), (3, True)):
+        monkeypatch.setattr(SimulatedPoints, "_fitting", lambda self, most=seconds: most - self.count)
+        question = SweepQuestion(base=load_machine("base"), vary={"l1d.size_kib": [8, 64]})
+        found = question.ask(shipped(), [Target(Known(), program)], 20.0, progress=False)
+        assert set(found.table["source"]) == {"simulated"}
+        assert found.table["change"].notna().all() == ("change" in str(found)) == known
+        point = json.loads(found.to_json())["points"][0]
+        assert (point["change"] is None, point["change_interval"] is None) == (not known, not known)
+        assert found.to_html().startswith("<!")
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_preset_that_is_a_point_is_not_simulated_again(name):
+    """A point's numbers may be of another type than the machine's."""
+    machine = load_machine(name)
+    assert of_machines([machine]).machine(0, name) == machine
 
 
 # Phases of unlike code, so that a sample of them is not exact.
