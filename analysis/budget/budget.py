@@ -323,7 +323,7 @@ class SimulatedPoints:
                 place = self._rows.index(row)
                 self._base, self._base_row = (self._cycles[place], self._deviations[place]), row
             return
-        if self._fitting() < 1 + (self.count < self.points.count):  # another point comes first
+        if self.time_for() < 1 + (self.count < self.points.count):  # another point comes first
             return
         began = time.perf_counter()
         found = self.program.simulate([base], self.threads)
@@ -357,9 +357,9 @@ class SimulatedPoints:
         room = self.points.count - self.count
         if self.limit is not None:
             room = min(room, self.limit - self.count)
-        return max(min(self._fitting(), room), 0)
+        return max(min(self.time_for(), room), 0)
 
-    def _fitting(self) -> int:
+    def time_for(self) -> int:
         """Return how many machines there is time for."""
         if np.isinf(self._seconds):
             return sys.maxsize

@@ -58,7 +58,7 @@ class Known:
 
 def test_changes_are_left_out_where_there_is_no_time_for_the_base(monkeypatch):
     for seconds, known in ((2, False), (3, True)):
-        monkeypatch.setattr(SimulatedPoints, "_fitting", lambda self, most=seconds: most - self.count)
+        monkeypatch.setattr(SimulatedPoints, "time_for", lambda self, most=seconds: most - self.count)
         question = SweepQuestion(base=load_machine("base"), vary={"l1d.size_kib": [8, 64]})
         found = question.ask(shipped(), [Target(Known(), program)], 20.0, progress=False)
         assert set(found.table["source"]) == {"simulated"}
