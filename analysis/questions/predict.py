@@ -53,7 +53,7 @@ def ask(
         "Predicted run times",
         frame.drop(columns="apart").rename(columns={"low": "low_cycles", "high": "high_cycles"}),
         document=lambda: to_json(frame) | {"outside": novelty.to_json(unlike)},
-        text=lambda: "\n\n".join(table_text(table) for table in terminal_tables(frame)),
+        text=lambda: "\n\n".join(table_text(one) for one in (terminal_table(frame), changes_table(frame)) if len(one)),
         sections=lambda: sections(frame) + novelty.sections(unlike),
         picture=lambda: plot(frame),
         notes=(*cut_short(targets), *novelty.warnings(unlike), *notes(model, frame)),
@@ -283,21 +283,21 @@ def to_json(frame: pd.DataFrame) -> dict[str, Any]:
     return {"predictions": rows}
 
 
-def terminal_tables(frame: pd.DataFrame) -> list[pd.DataFrame]:
-    """The table of the terminal, and one of the changes where these have intervals.
-
-    An interval of a time, where one is known, is in per cent of it, the cycles and the CPI, and takes the place of the
-    IPC: both do not fit 80 columns.
+def terminal_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table of the terminal. An interval, where one is known, is in per cent of the time, the cycles and the CPI,
+    and takes the place of the IPC: both do not fit 80 columns.
     """
     table = legible(frame[["program", "uarch", "instructions", "cycles", "seconds", "cpi", "ipc", "source"]])
     if not (frame["low"] < frame["high"]).any():
-        return [table]
-    table = table.drop(columns="ipc").assign(**{_named(frame): relative(frame, "cycles")})
-    others = frame[(frame["uarch"] != frame["uarch"].iloc[0]) & (frame["apart"] > 0)]
-    if others.empty:
-        return [table]
-    against = f"time against {frame['uarch'].iloc[0]}"
-    return [table, others[["program", "uarch"]].assign(**{against: changes(others)}).reset_index(drop=True)]
+        return table
+    return table.drop(columns="ipc").assign(**{_named(frame): relative(frame, "cycles")})
+
+
+def changes_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """The changes against the first machine that have intervals, a row each."""
+    first = frame["uarch"].iloc[0]
+    others = frame[(frame["uarch"] != first) & (frame["apart"] > 0)].reset_index(drop=True)
+    return others[["program", "uarch"]].assign(**{f"time against {first}": changes(others)})
 
 
 def _named(frame: pd.DataFrame) -> str:

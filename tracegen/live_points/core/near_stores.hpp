@@ -16,7 +16,6 @@ struct NearRead {  // static instructions, and how often since all was forgotten
     std::uint32_t load, store, times;  // times: by blocks of 16 bytes, as gem5's O3 compares
     std::uint32_t same_bytes;          // of these, as silicon does
     bool operator<(const NearRead& other) const { return std::tie(load, store) < std::tie(other.load, other.store); }
-    bool operator==(const NearRead& other) const { return load == other.load && store == other.store; }
 };
 
 class NearStores {
