@@ -10,6 +10,7 @@ Every number that comes out says which it is, its `source`:
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -128,8 +129,7 @@ def answer(
         if not run.recall():
             begin = np.unique(np.array([*first, 0, *range(points.count)][: run.threads], np.int64))
             run.simulate(begin[begin < points.count])
-        if base is not None:
-            run.compare_with(base, first[0] if len(first) else None)
+        run.compare_with(base, first[0] if len(first) else None)
         if run.affordable() >= points.count - run.count:
             run.simulate(run.left())
         if run.count == points.count:
@@ -272,7 +272,8 @@ class SimulatedPoints:
         self._began = time.perf_counter()
         self._low: list[float] = []
         self._high: list[float] = []
-        self._deviations: list[NDArray[np.float64]] = []
+        self._apart: list[float] = []
+        self._waiting: list[NDArray[np.float64]] | None = []  # deviations, until it is known what to compare with
         self._base: tuple[float, NDArray[np.float64]] | None = None  # its cycles, and their deviations
         self._base_row: int | None = None  # where it is a point
         self._cycles: list[float] = []
@@ -316,34 +317,37 @@ class SimulatedPoints:
         """Return the half width of the simulated points' intervals, as a mean logarithm: other points share it."""
         return float(np.mean(np.log(self._high) - np.log(self._cycles)))
 
-    def compare_with(self, base: Machine, row: int | None) -> None:
+    def compare_with(self, base: Machine | None, row: int | None) -> None:
         """Changes are told against this machine, which may be the point `row`; it is simulated now if there is time."""
-        if row is not None and self.points.machine(row, base.name) == base:
-            if row in self._rows or self.simulate(self.within(np.array([row]))):
-                place = self._rows.index(row)
-                self._base, self._base_row = (self._cycles[place], self._deviations[place]), row
-            return
-        if self.time_for() < 1 + (self.count < self.points.count):  # another point comes first
-            return
-        began = time.perf_counter()
-        found = self.program.simulate([base], self.threads)
-        self._spent += time.perf_counter() - began
-        self._compared = 1
-        self._base = float(found.cycles[0]), found.deviations[0]
+        waiting = [] if self._waiting is None else self._waiting
+        if base is not None:
+            if row is not None and self.points.machine(row, base.name) == base:
+                if row in self._rows or self.simulate(self.within(np.array([row]))):
+                    place = self._rows.index(row)
+                    self._base, self._base_row = (self._cycles[place], waiting[place]), row
+            elif self.time_for() >= 1 + (self.count < self.points.count):  # another point comes first
+                began = time.perf_counter()
+                found = self.program.simulate([base], self.threads)
+                self._spent += time.perf_counter() - began
+                self._compared = 1
+                self._base = float(found.cycles[0]), found.deviations[0]
+        self._waiting = None
+        self._apart = self._compared_with_base(self.rows, self.cycles, waiting)
 
-    def apart(self) -> NDArray[np.float64]:
-        """[count] `Answer.apart` of the simulated points."""
-        if self._base is None:
-            return np.full(self.count, np.nan)
-        cycles, own = self._base
-        half = half_widths(np.log(self.cycles / cycles), np.stack(self._deviations), own, self._level)
-        half[self.rows == self._base_row] = 0.0
-        return half
+    def _compared_with_base(
+        self, rows: NDArray[np.int64], cycles: NDArray[np.float64], deviations: Sequence[NDArray[np.float64]]
+    ) -> list[float]:
+        """Return `Answer.apart` of these points; what follows keeps no deviations, which are many."""
+        if self._base is None or not len(rows):
+            return [math.nan] * len(rows)
+        half = half_widths(np.log(cycles / self._base[0]), np.stack(deviations), self._base[1], self._level)
+        half[rows == self._base_row] = 0.0
+        return list(half.tolist())
 
     def error_of_changes(self) -> float:
         """Return what `sampling_error` is of a change."""
-        others = self.rows != self._base_row
-        return float(np.sqrt((self.apart()[others] ** 2).mean())) if others.any() else 0.0
+        others = np.array(self._apart)[self.rows != self._base_row]
+        return float(np.sqrt((others**2).mean())) if len(others) else 0.0
 
     def left(self) -> NDArray[np.int64]:
         return np.setdiff1d(np.arange(self.points.count), self.rows)
@@ -398,7 +402,10 @@ class SimulatedPoints:
     def _take(self, rows: NDArray[np.int64]) -> None:
         found = self.program.simulate(self._machines(rows), self.threads).at(self._level)
         self._rows += rows.tolist()
-        self._deviations += list(found.deviations)
+        if self._waiting is None:
+            self._apart += self._compared_with_base(rows, found.cycles, list(found.deviations))
+        else:
+            self._waiting += list(found.deviations)
         for kept, values in ((self._cycles, found.cycles), (self._low, found.low), (self._high, found.high)):
             kept += values.tolist()
 
@@ -409,6 +416,6 @@ class SimulatedPoints:
         cycles, low, high, apart = (values.copy() for values in (begin.cycles, begin.low, begin.high, begin.apart))
         number = begin.source.copy()
         cycles[self._rows], low[self._rows], high[self._rows] = self._cycles, self._low, self._high
-        number[self._rows], apart[self._rows] = SOURCES.index("simulated"), self.apart()
+        number[self._rows], apart[self._rows] = SOURCES.index("simulated"), self._apart
         base = np.nan if self._base is None else self._base[0]
         return Answer(cycles, low, high, number, apart, base, time.perf_counter() - self._began)

@@ -20,6 +20,7 @@ from support.text import parse_json
 from uarch.configuration import Machine, configuration_key
 from uarch.timing.simulation import SIMULATOR
 
+_Known = tuple[float, float, float, NDArray[np.float32]]  # cycles, low, high, and the deviations
 _SAVED = 64  # points that are simulated before they are kept; more where there are many threads
 
 
@@ -36,15 +37,15 @@ class Kept:
         self.name, self.isa, self.identity = of.name, of.isa, of.identity
         self.instructions, self.work = of.instructions, of.work
         self._path: Path | None = None
-        self._known: dict[str, list[float]] = {}  # cycles, low, high, and the deviations
+        self._known: dict[str, _Known] = {}
         if folder is None:
             return
         require_folder(folder)
         key = hashlib.sha256(f"{of.identity} {SIMULATOR}".encode()).hexdigest()[:12]
         self._path = Path(folder) / f"{of.name}-{key}.points.jsonl"
         read = dict(_read(self._path))
-        most = max(map(len, read.values()), default=0)
-        self._known = {key: values for key, values in read.items() if len(values) == most}
+        most = max((len(deviations) for *_, deviations in read.values()), default=0)
+        self._known = {key: values for key, values in read.items() if len(values[3]) == most}
 
     @property
     def seconds_each(self) -> float:
@@ -74,19 +75,21 @@ class Kept:
             found = self._of.simulate(list(some.values()), threads)
             self._seconds += time.perf_counter() - began
             self._timed += len(some)
-            values = np.column_stack([found.cycles, found.low, found.high, found.deviations])
-            self._append(dict(zip(some, values.tolist(), strict=True)))
+            ends = (found.cycles.tolist(), found.low.tolist(), found.high.tolist())
+            values = zip(*ends, found.deviations.astype(np.float32), strict=True)
+            self._append(dict(zip(some, values, strict=True)))
         if not keys:
             return Estimates.exact(np.zeros(0))
-        known = np.array([self._known[key] for key in keys])
-        return Estimates(known[:, 0], known[:, 1], known[:, 2], known[:, 3:])
+        cycles, low, high, deviations = zip(*(self._known[key] for key in keys), strict=True)
+        return Estimates(np.array(cycles), np.array(low), np.array(high), np.stack(deviations).astype(np.float64))
 
-    def _append(self, found: dict[str, list[float]]) -> None:
+    def _append(self, found: dict[str, _Known]) -> None:
         self._known |= found
         if self._path is None:
             return
         lines = "".join(
-            f"\n{json.dumps([key, *values[:3], *map(_short, values[3:])])}" for key, values in found.items()
+            f"\n{json.dumps([key, *ends, *map(_short, deviations.tolist())])}"
+            for key, (*ends, deviations) in found.items()
         )
         with self._path.open("a", encoding="utf-8") as file:
             file.write(f"{lines}\n")
@@ -100,7 +103,7 @@ def _short(deviation: float) -> float:
     return float(f"{deviation:.3g}")
 
 
-def _read(path: Path) -> Iterator[tuple[str, list[float]]]:
+def _read(path: Path) -> Iterator[tuple[str, _Known]]:
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
@@ -108,8 +111,8 @@ def _read(path: Path) -> Iterator[tuple[str, list[float]]]:
     for line in filter(None, lines):
         try:
             key, *numbers = parse_json(line)
-            values = list(map(float, numbers))
+            cycles, low, high, *deviations = map(float, numbers)
         except (InputError, ValueError, TypeError):
             continue
-        if isinstance(key, str) and len(values) >= 3 and all(map(math.isfinite, values)):
-            yield key, values
+        if isinstance(key, str) and all(map(math.isfinite, (cycles, low, high, *deviations))):
+            yield key, (cycles, low, high, np.array(deviations, np.float32))

@@ -428,7 +428,7 @@ def test_a_load_that_rarely_reads_from_a_near_store_waits_for_it_as_in_the_whole
     path = traced_c(tmp_path / "histogram", HISTOGRAM)
     base = load_machine("base")
     machines = [base, replace_field(base, "l2.latency", 24)]
-    points = of_trace(path, units=64, progress=False)  # hardly one of these reads
+    points = of_trace(path, units=64, progress=False)  # so few that hardly a read conflicts
     nothing = np.zeros_like(points.pieces.near_times)
     without = replace(points, pieces=replace(points.pieces, near_times=nothing, near_same_bytes=nothing))
     found, unknown = (LivePointsSimulator(one).simulate(machines, 1).cycles for one in (points, without))
@@ -597,43 +597,45 @@ def test_a_string_operation_over_megabytes_is_in_every_sample(tmp_path):
     assert (np.abs(found.cycles / cycles - 1) < 0.02).all()
 
 
-@pytest.mark.slow
-def test_intervals_cover():
-    """Intervals at 95 %, of values that signatures tell in part, hold nine times of ten at least."""
+def population_and_samples(count):
+    """Values [4000] of units that signatures tell in part, and so many samples of them, each with its units."""
     random = np.random.default_rng(1)
     rows = random.gamma(2, 1, (4000, 36)).astype(np.float32)
     numbers = np.arange(4000, dtype=np.uint64)
     values = rows[:, 0] + rows[:, 5] ** 2 + random.gamma(0.5, 3, 4000)
-    inside = []
-    for seed in range(60):
+
+    def one(seed):
         held = np.sort(np.random.default_rng(seed).choice(numbers, 1200, replace=False))
         drawn = draw(numbers, rows, held, 4000, 200, seed=seed)
-        some = values[drawn.unit.astype(int)][None]
-        inside.append(abs(drawn.sample.totals(some)[0] - values.sum()) <= drawn.sample.half_width(some)[0])
+        return drawn.sample, drawn.unit.astype(int)
+
+    return values, map(one, range(count))
+
+
+@pytest.mark.slow
+def test_intervals_cover():
+    """Intervals at 95 %, of values that signatures tell in part, hold nine times of ten at least."""
+    values, samples = population_and_samples(60)
+    inside = []
+    for sample, units in samples:
+        some = values[units][None]
+        inside.append(abs(sample.totals(some)[0] - values.sum()) <= sample.half_width(some)[0])
     assert np.mean(inside) >= 0.9
 
 
 @pytest.mark.slow
 def test_deviations_tell_how_far_totals_are_off_and_those_of_differences():
-    """Many samples of values that signatures tell in part, and of a change of them."""
-    random = np.random.default_rng(1)
-    rows = random.gamma(2, 1, (4000, 36)).astype(np.float32)
-    numbers = np.arange(4000, dtype=np.uint64)
-    first = rows[:, 0] + rows[:, 5] ** 2 + random.gamma(0.5, 3, 4000)
-    values = np.stack([first, 1.05 * first + random.normal(0, 0.2, 4000)])
+    first, samples = population_and_samples(100)
+    values = np.stack([first, 1.05 * first + np.random.default_rng(2).normal(0, 0.2, 4000)])
     total = values.sum(axis=1)
     errors, told = [], []
-    for seed in range(100):
-        held = np.sort(np.random.default_rng(seed).choice(numbers, 1200, replace=False))
-        drawn = draw(numbers, rows, held, 4000, 200, seed=seed)
-        some = values[:, drawn.unit.astype(int)]
-        deviations = drawn.sample.deviations(some) / total[:, None]
-        error = drawn.sample.totals(some) / total - 1
+    for sample, units in samples:
+        some = values[:, units]
+        deviations = sample.deviations(some)
+        assert sample.deviations(some[1:] - some[:1]) == pytest.approx(np.diff(deviations, axis=0))
+        relative, error = deviations / total[:, None], sample.totals(some) / total - 1
         errors.append([error[0], error[1] - error[0]])
-        told.append([(deviations[0] ** 2).sum(), ((deviations[1] - deviations[0]) ** 2).sum()])
-        assert drawn.sample.deviations(some[1:] - some[:1]) == pytest.approx(
-            np.diff(deviations * total[:, None], axis=0)
-        )
+        told.append([(relative[0] ** 2).sum(), ((relative[1] - relative[0]) ** 2).sum()])
     of_total, of_change = np.sqrt(np.mean(np.square(errors), axis=0))
     assert np.sqrt(np.mean(told, axis=0)) == pytest.approx([of_total, of_change], rel=0.3)
     assert of_change < of_total / 3
