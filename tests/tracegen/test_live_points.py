@@ -27,7 +27,7 @@ from tracegen.live_points.sampling import Sample, draw
 from tracegen.live_points.simulate import MEASURED_ON, LivePointsSimulator
 from tracegen.qemu import Execution, stream, trace
 from tracegen.suite.inputs import compile_c
-from uarch.configuration import replace_field
+from uarch.configuration import replace_field, replace_fields
 from uarch.instructions import Flag, Operation
 from uarch.machine_files import load_machine
 from uarch.timing import _core as timing
@@ -397,15 +397,17 @@ int main(void) {
 
 @pytest.mark.slow
 def test_refreshes_are_no_part_of_changes(tmp_path):
-    """A DRAM's refresh costs a thousand cycles in whichever of the units it falls."""
+    """A DRAM's refresh costs a thousand cycles in whichever of the units it falls. Mean of four samples."""
     path = traced_c(tmp_path / "reads", READS)
     base = load_machine("base")
     fields = {"functional_units.mul_latency": 5, "pipeline.issue_width": 2, "pipeline.rob_entries": 96}
     machines = [base, *(replace_field(base, field, value) for field, value in fields.items())]
-    found = LivePointsSimulator(of_trace(path, units=128, progress=False)).simulate(machines, 1).cycles
+    samples = [of_trace(path, units=128, seed=seed, progress=False) for seed in range(4)]
+    found = np.array([LivePointsSimulator(points).simulate(machines, 1).cycles for points in samples])
     cycles = cycles_of(path, machines)
     assert np.all(np.abs(found / cycles - 1) <= 0.015)
-    assert np.all(np.abs(found[1:] / found[0] - cycles[1:] / cycles[0]) <= 0.005)
+    changes = found[:, 1:] / found[:, :1] - cycles[1:] / cycles[0]
+    assert np.all(np.abs(changes.mean(axis=0)) <= 0.005)
 
 
 # Adds at random places, one in 65,536, so that a load rarely reads what a store in flight writes; once it has, it waits
@@ -428,14 +430,20 @@ def test_a_load_that_rarely_reads_from_a_near_store_waits_for_it_as_in_the_whole
     path = traced_c(tmp_path / "histogram", HISTOGRAM)
     base = load_machine("base")
     machines = [base, replace_field(base, "l2.latency", 24)]
-    points = of_trace(path, units=64, progress=False)  # so few that hardly a read conflicts
-    nothing = np.zeros_like(points.pieces.near_times)
-    without = replace(points, pieces=replace(points.pieces, near_times=nothing, near_same_bytes=nothing))
-    found, unknown = (LivePointsSimulator(one).simulate(machines, 1).cycles for one in (points, without))
     cycles = cycles_of(path, machines)
     assert cycles[1] > 1.3 * cycles[0]  # for loads wait for L2, one after another
-    assert np.all(np.abs(found / cycles - 1) <= 0.15), (found, cycles)
-    assert np.all(unknown < 0.95 * found) and np.all(unknown / cycles - 1 < -np.abs(found / cycles - 1))
+    errors = []
+    for seed in range(4):
+        points = of_trace(path, units=64, seed=seed, progress=False)  # so few that hardly a read conflicts
+        nothing = np.zeros_like(points.pieces.near_times)
+        without = replace(points, pieces=replace(points.pieces, near_times=nothing, near_same_bytes=nothing))
+        errors.append([LivePointsSimulator(one).simulate(machines, 1).cycles / cycles - 1 for one in (points, without)])
+    known, unknown = np.swapaxes(errors, 0, 1)
+    assert np.abs(known).max() <= 0.15, known
+    assert unknown[:, 0].min() < -0.1 and np.abs(unknown[:, 0]).mean() > 3 * np.abs(known[:, 0]).mean(), (
+        unknown,
+        known,
+    )
 
 
 @pytest.mark.slow
@@ -712,6 +720,17 @@ def test_a_branch_in_no_steps_is_in_the_target_buffer_alone():
         )
         found = branches.outcomes(address, length, flags, *columns, np.array([first, 1], np.uint16))
         assert (found & 3).tolist() == expected
+
+
+def test_machines_whose_branches_are_as_late_share_outcomes(points):
+    base = load_machine("base")
+    simulator = LivePointsSimulator(points)
+    alike = replace_field(base, "pipeline.rob_entries", 208)
+    deeper = replace_fields(base, {"pipeline.rob_entries": 512, "pipeline.fetch_width": 8})
+    assert simulator.outcomes(alike) is simulator.outcomes(base)
+    assert simulator.outcomes(deeper) is not simulator.outcomes(base)
+    exact, later = (replace_field(one, "branch_predictor.kind", "tage-sc-l") for one in (base, deeper))
+    assert simulator.outcomes(exact) is not simulator.outcomes(later)
 
 
 @pytest.mark.parametrize(("name", "rel"), [("zen4-native", 0.15), ("cortex-a55", 0.6)])

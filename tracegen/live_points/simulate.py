@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from math import log
 from threading import Lock
 from typing import NamedTuple
 
@@ -29,9 +30,10 @@ from numpy.typing import NDArray
 from support.errors import InputError
 from support.processors import processors
 from tracegen.live_points.live_points import UNIT, LivePoints
+from tracegen.live_points.string_instructions import parts
 from uarch.configuration import BranchPredictor, InOrderPipeline, Machine
 from uarch.constraints import GEM5, PREDICTORS
-from uarch.instructions import Flag
+from uarch.instructions import Chunk, Flag
 from uarch.timing import _core
 from uarch.timing.simulation import Simulation, new_stack
 from uarch.timing.stack import CAUSES
@@ -47,6 +49,9 @@ _OF_PREDICTOR = 1 / 3
 MEASURED_ON = "base"  # the machine on which instructions in flight behind a branch are measured
 USUAL = 40.0  # so many are taken until then
 _FEW, _MANY = 8, 256  # instructions in flight, at least and at most
+# To other predictors 15 % more or fewer make no difference, so machines that are alike but for that share outcomes.
+_PARTICULAR = ("tage-sc-l", "perceptron")
+_ALIKE = 1.15
 _KERNEL = list(CAUSES).index("serializing instructions")  # as the cores give them
 # Branches of a gap that a predictor without tags sees, the latest. What runs between two executions of a branch moves
 # its counters too, and those that are kept for their use come without it. The last 16,384 follow one another, none left
@@ -116,6 +121,16 @@ class _Branches:
         return cls(branches, following, steps, _slices(end - own, end), latest)
 
 
+class _Part(NamedTuple):
+    """A part of a piece (`string_instructions.Part`), checked: its instructions, and which of the piece's branches."""
+
+    chunk: _core.Chunk
+    instructions: slice
+    branches: slice
+    passed: NDArray[np.uint64] | None
+    times: float
+
+
 class _Outcomes(NamedTuple):
     """The outcomes of branches: [P] those of each piece, and the latest before it."""
 
@@ -146,13 +161,30 @@ class LivePointsSimulator:
     def __init__(self, points: LivePoints) -> None:
         self.points = points
         pieces = points.pieces
-        told = points.divisions.told
-        self._chunks = [_core.Chunk(told(chunk), len(points.static)) for chunk in pieces.chunks()]
+        self._parts = [self._parts_of(chunk) for chunk in pieces.chunks()]
         self._phases = _phases(pieces.unit)
         self._passed: dict[int | None, _Branches] = {}  # by how many of each gap
-        self._outcomes: dict[tuple[BranchPredictor, float], _Outcomes] = {}
+        self._outcomes: dict[tuple[BranchPredictor, int], _Outcomes] = {}  # by predictor and window
         self._in_flight = points.in_flight or USUAL
         self._lock = Lock()
+
+    def _parts_of(self, chunk: Chunk) -> list[_Part]:
+        points = self.points
+        told = points.divisions.told(chunk)
+        if points.whole:
+            return [_Part(_core.Chunk(told, len(points.static)), slice(None), slice(None), None, 1.0)]
+        branch = (points.static.flags[chunk.static_id] & Flag.BRANCH) != 0
+        before = np.concatenate([[0], np.cumsum(branch)])
+        return [
+            _Part(
+                _core.Chunk(part.chunk, len(points.static)),
+                slice(part.begin, part.end),
+                slice(int(before[part.begin]), int(before[part.end])),
+                part.passed,
+                part.times,
+            )
+            for part in parts(told)
+        ]
 
     @property
     def work(self) -> int:
@@ -164,7 +196,7 @@ class LivePointsSimulator:
         return self._outcomes_of(machine).own
 
     def _outcomes_of(self, machine: Machine) -> _Outcomes:
-        key = machine.branch_predictor, _lateness(machine)
+        key = machine.branch_predictor, _window(machine, self._in_flight)
         with self._lock:
             found = self._outcomes.get(key)
         if found is None:
@@ -200,10 +232,11 @@ class LivePointsSimulator:
         simulation = Simulation(replace(machine, system_calls=None), self.points.static)
         passed, expected = self._branches(machine), self._outcomes_of(machine)
         found = 0
-        for k, chunk in enumerate(self._chunks):
+        for k, piece in enumerate(self._parts):
             own = self._enter(simulation, k, passed, expected)
             before = simulation.in_flight_before
-            simulation.run(chunk, own)
+            for part in piece:
+                _run(simulation, part, own)
             found += simulation.in_flight_before - before
         return self._in_flight * (found + 1) / (expected.in_flight + 1)
 
@@ -336,56 +369,80 @@ class LivePointsSimulator:
         follow = None if self.points.whole else self._outcomes_of(machine)
         cycles: list[float] = []
         names = list(simulation.statistics)
+        instructions = names.index("instructions")
         totals = np.zeros(len(names))
         sums = np.zeros((count, len(CAUSES)))
-        for k, chunk in enumerate(self._chunks):
+        for k, piece in enumerate(self._parts):
             outcomes = self._enter(simulation, k, passed, follow)
-            counted = bool(pieces.counted[k])
-            surplus = simulation.refresh_surplus
-            if counted:
-                simulation.reset_counters()
-            weight = self.points.sample.weight[len(cycles)] if counted else 0.0
-            if groups is not None and counted:
-                own = groups[len(cycles)]
-                stack = new_stack(len(own.group))
-                simulation.run_with_stacks(chunk, [(stack, own.row.astype(np.uint32))], outcomes)
-                sums[own.group] += weight * stack
-            else:
-                simulation.run(chunk, outcomes)
-            if not counted:
+            if not pieces.counted[k]:
+                for part in piece:
+                    _run(simulation, part, outcomes)
                 continue
-            counts = simulation.counts.astype(np.float64)
-            if follow is not None:
-                counts[0] -= simulation.refresh_surplus - surplus
+            weight = self.points.sample.weight[len(cycles)]
+            counts = np.zeros(len(names))
+            for part in piece:
+                surplus = simulation.refresh_surplus
+                simulation.reset_counters()
+                if groups is not None and part.times:
+                    own = groups[len(cycles)]
+                    stack = new_stack(len(own.group))
+                    _run(simulation, part, outcomes, (stack, own.row[part.instructions].astype(np.uint32)))
+                    sums[own.group] += weight * part.times * stack
+                else:
+                    _run(simulation, part, outcomes)
+                counts += part.times * simulation.counts
+                if follow is not None:
+                    counts[0] -= part.times * (simulation.refresh_surplus - surplus)
+            counts[instructions] = pieces.lengths[k]
             cycles.append(float(counts[0]))
             totals += weight * counts
         return np.array(cycles), dict(zip(names, totals.tolist(), strict=True)), sums
+
+
+def _run(
+    simulation: Simulation,
+    part: _Part,
+    outcomes: NDArray[np.uint8] | None,
+    stack: tuple[NDArray[np.int64], NDArray[np.uint32]] | None = None,
+) -> None:
+    """Simulate a part of a piece, which has these outcomes of branches."""
+    if part.passed is not None:
+        simulation.touch(part.passed)
+    own = None if outcomes is None else outcomes[part.branches]
+    if stack is None:
+        simulation.run(part.chunk, own)
+    else:
+        simulation.run_with_stacks(part.chunk, [stack], own)
 
 
 def timeless_branches(machine: Machine, in_flight: float = USUAL) -> _core.TimelessBranches:
     """Return the machine's front end without a core (`timeless_branches.hpp`), where on `base` so many instructions are
     in flight behind a branch.
     """
-    predictor, late = machine.branch_predictor, _lateness(machine)
+    predictor = machine.branch_predictor
     return _core.TimelessBranches(
         kind=predictor.kind,
         entries=predictor.entries,
         btb_entries=predictor.btb_entries,
         ras_entries=predictor.ras_entries,
         indirect=predictor.indirect,
-        window=round(min(max(in_flight * late, _FEW), _MANY)) if late else 0,
+        window=_window(machine, in_flight),
     )
 
 
-def _lateness(machine: Machine) -> float:
-    """Instructions in flight behind a branch, of those on `base`; 0 where a branch teaches at once: in order, and where
-    histories move with fetch, as those of real families do. Fitted (docs/appendix/live-points.md).
+def _window(machine: Machine, in_flight: float) -> int:
+    """Instructions in flight behind a branch, of which there are `in_flight` on `base`; 0 where a branch teaches at
+    once: in order, and where histories move with fetch, as those of real families do. Fitted
+    (docs/appendix/live-points.md).
     """
     pipeline = machine.pipeline
     if machine.microcode != GEM5 or isinstance(pipeline, InOrderPipeline):
-        return 0.0
+        return 0
     fetched = (pipeline.fetch_width / 4) ** 0.6 / machine.l1i.latency ** (1 / 3)
-    return float(fetched * (pipeline.rob_entries / 192) ** 0.2)
+    window = min(max(in_flight * fetched * (pipeline.rob_entries / 192) ** 0.2, _FEW), _MANY)
+    if machine.branch_predictor.kind not in _PARTICULAR:
+        window = in_flight * _ALIKE ** round(log(window / in_flight, _ALIKE))
+    return round(window)
 
 
 def _cold(machine: Machine) -> float:

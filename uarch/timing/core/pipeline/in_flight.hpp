@@ -12,13 +12,17 @@ namespace perfvec {
 template <bool PLAIN>
 struct InFlight {
     InFlight(const Chunk& executed, std::size_t k, const DecodedInstruction& instruction)
+        : InFlight(executed, k, instruction, executed.access_offset[k], executed.access_offset[k + 1]) {}
+
+    // With some of its accesses: rounds of a string.
+    InFlight(const Chunk& executed, std::size_t k, const DecodedInstruction& instruction, std::int64_t begin, std::int64_t end)
         : chunk(executed),
           row(instruction),
           number(k),
           here(executed.static_id[k]),
           following(executed.following[k]),
-          first(executed.access_offset[k]),
-          last(executed.access_offset[k + 1]),
+          first(begin),
+          last(end),
           operations(instruction.micro_operations),
           own(instruction.computes) {
         for (std::int64_t which = first; which < last; ++which) {
@@ -34,6 +38,8 @@ struct InFlight {
     std::uint32_t here, following;
     std::int64_t first, last;  // of its accesses, in the chunk
     std::int64_t loads = 0, stores = 0;
+    std::int64_t rounds_before = 0;  // of a string, that have passed already; whether others follow
+    bool goes_on = false;
     std::int64_t operations, own, others = 0;  // micro-operations: all, those that compute, those that do neither
     Span fetched{}, decoded{};
     bool again_within = false;  // the last branch within the instruction is mispredicted
@@ -48,6 +54,7 @@ struct InFlight {
     std::int64_t wrong = 0;  // micro-operations behind it that are squashed
 
     std::int64_t accesses() const { return last - first; }
+    std::int64_t accesses_of_round() const { return row.address_count > 1 ? 2 : 1; }  // of a string
     Cycle begin() const { return dispatched + row.cycles_before; }
     bool string() const { return !PLAIN && row.is(STRING); }
     bool prefetching() const { return !PLAIN && row.may_prefetch && loads > 0 && stores == 0; }

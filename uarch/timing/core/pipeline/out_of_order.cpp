@@ -83,9 +83,9 @@ void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
             if (k + AHEAD < chunk.size) __builtin_prefetch(&instructions_[chunk.static_id[k + AHEAD]]);
             const std::int64_t accesses = chunk.access_offset[k + 1] - chunk.access_offset[k];
             const bool plain = accesses <= instructions_[chunk.static_id[k]].plain;
-            const Cycle cycle = plain ? step<STACK, true>(chunk, k) : step<STACK, false>(chunk, k);
-            latency[k] = static_cast<std::uint16_t>(std::min<Cycle>(cycle - retired, SATURATED));
-            retired = cycle;
+            const Cycle before = retired;
+            retired = plain ? step<STACK, true>(chunk, k) : step<STACK, false>(chunk, k);
+            latency[k] = static_cast<std::uint16_t>(std::min<Cycle>(retired - before, SATURATED));
         }
     }
 }
@@ -245,13 +245,15 @@ std::int64_t OutOfOrderCore::squash(const Squash& what) {
 
 // A wrong path is fetched for as long as one of the last ones was.
 void OutOfOrderCore::pass(const PassedBranches& passed) {
+    if (code_.size() != instructions_.size()) code_.draw(instructions_);
     Line line = FrontEnd::NO_LINE;
     for (std::size_t k = 0; k < passed.count; ++k) {
+        if (k + PASSED_AHEAD < passed.count) code_.prefetch(passed.branch[k + PASSED_AHEAD]);
         const std::uint32_t here = passed.branch[k];
-        const DecodedInstruction& row = instructions_[here];
-        const Address target = passed.following[k] == LAST ? row.fall_through() : instructions_[passed.following[k]].pc;
+        const CodeMap::Instruction& row = code_[here];
+        const Address target = passed.following[k] == LAST ? row.fall_through() : code_[passed.following[k]].pc;
         const Line last = line_of(row.fall_through() - 1);
-        Line next = k == 0 || passed.following[k - 1] == LAST ? last : line_of(instructions_[passed.following[k - 1]].pc);
+        Line next = k == 0 || passed.following[k - 1] == LAST ? last : line_of(code_[passed.following[k - 1]].pc);
         if (next > last || next + MOST_LINES < last) next = last;  // other branches were between the two
         for (; next <= last; ++next) {
             if (next == line) continue;
@@ -260,9 +262,10 @@ void OutOfOrderCore::pass(const PassedBranches& passed) {
         }
         const Redirect redirect = BranchUnit::redirect_of(passed.outcome[k]);
         if (redirect == Redirect::Execute && !taken_path_only_)
-            wrong_path_.pass(expected(here, target), line, front_.fetch_width(), wrong_path_.usual_cycles(), caches_);
+            wrong_path_.pass(expected(here, target), line, front_.fetch_width(), wrong_path_.usual_cycles(), caches_, code_);
         else if (redirect == Redirect::Decode && !taken_path_only_)
-            wrong_path_.pass(wrong_path_.expected(here, false), line, front_.fetch_width(), frontend_delay_ + TO_REFETCH, caches_);
+            wrong_path_.pass(wrong_path_.expected(here, false), line, front_.fetch_width(), frontend_delay_ + TO_REFETCH, caches_,
+                             code_);
         wrong_path_.note_branch(here, passed.following[k], target != row.fall_through());
     }
 }
@@ -311,15 +314,15 @@ __attribute__((noinline, cold)) void OutOfOrderCore::trap(std::uint32_t here, co
 // the last four. They are predicted as all branches are, by the address that the whole instruction has (BPredUnit::predict,
 // Fetch::lookupAndUpdateNextPC); where one is predicted taken, the end of the instruction ends its group of fetch.
 template <bool STACK>
-__attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_inside(const DecodedInstruction& row,
-                                                                                     std::int64_t operations,
-                                                                                     std::int64_t accesses) {
+__attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_inside(const InFlight<false>& at) {
+    const DecodedInstruction& row = at.row;
+    std::int64_t operations = at.operations;
     const Address pc = row.pc, behind = row.fall_through();
     const Cycle depth = TO_RENAME + dispatch_delay_ + 1;  // from decode until a branch is resolved, if nothing holds it up
     Cycle taken_in = NEVER;
     Inside inside{{NEVER, 0}, {NEVER, 0}, false};
     const auto part = [&](std::int64_t count) {
-        const Address begin = inside.fetched.first == NEVER ? pc : behind - 1;  // its lines are at hand then
+        const Address begin = inside.fetched.first == NEVER && at.rounds_before == 0 ? pc : behind - 1;  // its lines are at hand then
         front_.make_room();  // a string may have any number of rounds
         const Span fetched = front_.fetch<STACK>(caches_, begin, static_cast<std::int64_t>(behind - begin), count, waits_);
         const Span decoded = front_.decode<STACK>(fetched, count, rename_.cycle, waits_);
@@ -341,16 +344,20 @@ __attribute__((noinline, cold)) OutOfOrderCore::Inside OutOfOrderCore::fetch_ins
         else if (taken)
             taken_in = inside.fetched.last;
     };
-    if (row.is(STRING) && accesses > 0) {
-        const std::int64_t together = row.address_count > 1 ? 2 : 1, rounds = std::max<std::int64_t>(accesses / together, 1);
-        part(row.micro_operations);
-        branch(false, false);
-        for (std::int64_t round = 1; round < rounds; ++round) {
-            part(together * (1 + row.computes));
-            if (round <= PREDICTED) branch(true, false);
+    if (row.is(STRING) && at.accesses() > 0) {
+        const std::int64_t accesses = at.accesses_of_round(), rounds = std::max<std::int64_t>(at.accesses() / accesses, 1);
+        if (at.rounds_before == 0) {
+            part(row.micro_operations);
+            branch(false, false);
         }
-        part(std::max<std::int64_t>(operations, 1));
-        branch(false, true);
+        for (std::int64_t round = 1; round < rounds + at.goes_on; ++round) {
+            part(accesses * (1 + row.computes));
+            if (at.rounds_before + round <= PREDICTED) branch(true, false);
+        }
+        if (!at.goes_on) {
+            part(std::max<std::int64_t>(operations, 1));
+            branch(false, true);
+        }
     } else if (row.interruption == Interruption::Branch) {
         const std::int64_t before = std::min<std::int64_t>(BEFORE_BRANCH, operations);
         const Span first = front_.fetch<STACK>(caches_, pc, row.length, before, waits_);
@@ -381,7 +388,31 @@ template <bool STACK, bool PLAIN>
 __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& chunk, std::size_t k) {
     const DecodedInstruction* row = &instructions_[chunk.static_id[k]];
     if (!PLAIN && row->divider == Divider::Integer && division_step_ > 0) row = in_steps(*row, chunk.static_id[k], chunk.steps(k));
+    // The reference machines of feature schemas, which never change, pass a string at once.
+    if (!PLAIN && row->is(STRING) && chunk.access_offset[k + 1] - chunk.access_offset[k] > TOGETHER && !taken_path_only_)
+        return repeat<STACK>(chunk, k, *row);
     InFlight<PLAIN> at(chunk, k, *row);
+    return pass_stages<STACK>(at);
+}
+
+// A string of many rounds, some of them at a time: younger ones are fetched while older ones execute and retire.
+template <bool STACK>
+__attribute__((noinline, cold)) Cycle OutOfOrderCore::repeat(const Chunk& chunk, std::size_t k, const DecodedInstruction& row) {
+    const std::int64_t end = chunk.access_offset[k + 1];
+    std::int64_t rounds = 0;
+    for (std::int64_t begin = chunk.access_offset[k]; begin < end; begin += TOGETHER) {
+        make_room();
+        InFlight<false> at(chunk, k, row, begin, std::min(begin + TOGETHER, end));
+        at.rounds_before = rounds;
+        at.goes_on = at.last < end;
+        retired = pass_stages<STACK>(at);
+        rounds += at.accesses() / at.accesses_of_round();
+    }
+    return retired;
+}
+
+template <bool STACK, bool PLAIN>
+__attribute__((always_inline)) inline Cycle OutOfOrderCore::pass_stages(InFlight<PLAIN>& at) {
     if constexpr (STACK) waits_.clear();
     count_operations(at);
     fetch<STACK>(at);
@@ -401,7 +432,7 @@ __attribute__((always_inline)) inline Cycle OutOfOrderCore::step(const Chunk& ch
     release(at, retired_at);
     if (at.serializing()) serial_ = retired_at + RELEASE;
     if constexpr (STACK) {
-        stack_.retire(k, at.operations, retired_at - retired, waits_, FetchBandwidth);
+        stack_.retire(at.number, at.operations, retired_at - retired, waits_, FetchBandwidth);
         occupy(at, retired_at);
     }
     return retired_at;
@@ -420,6 +451,7 @@ __attribute__((always_inline)) inline void OutOfOrderCore::count_operations(InFl
     if (at.prefetching()) at.own = 0;
     at.others = native_ ? 0 : std::max<std::int64_t>(at.operations - at.own - at.accesses(), 0);
     if (at.string()) {  // micro-operations of each access
+        if (at.rounds_before > 0) at.operations = 0;
         at.operations += (1 + at.row.computes) * at.accesses();
         at.own = at.others = 0;
     }
@@ -428,16 +460,18 @@ __attribute__((always_inline)) inline void OutOfOrderCore::count_operations(InFl
 template <bool STACK, bool PLAIN>
 __attribute__((always_inline)) inline void OutOfOrderCore::fetch(InFlight<PLAIN>& at) {
     const DecodedInstruction& row = at.row;
-    if (!PLAIN && (at.string() || row.interruption != Interruption::None)) {
-        if (row.interruption == Interruption::Trap) trap<STACK>(at.here, row);
-        const Inside inside = fetch_inside<STACK>(row, at.operations, at.accesses());
-        at.fetched = inside.fetched;
-        at.decoded = inside.decoded;
-        at.again_within = inside.mispredicted;
-    } else {
-        at.fetched = front_.fetch<STACK>(caches_, row.pc, row.length, at.operations, waits_);
-        at.decoded = front_.decode<STACK>(at.fetched, at.operations, rename_.cycle, waits_);
+    if constexpr (!PLAIN) {
+        if (at.string() || row.interruption != Interruption::None) {
+            if (row.interruption == Interruption::Trap) trap<STACK>(at.here, row);
+            const Inside inside = fetch_inside<STACK>(at);
+            at.fetched = inside.fetched;
+            at.decoded = inside.decoded;
+            at.again_within = inside.mispredicted;
+            return;
+        }
     }
+    at.fetched = front_.fetch<STACK>(caches_, row.pc, row.length, at.operations, waits_);
+    at.decoded = front_.decode<STACK>(at.fetched, at.operations, rename_.cycle, waits_);
 }
 
 template <bool STACK, bool PLAIN>

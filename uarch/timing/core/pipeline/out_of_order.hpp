@@ -65,11 +65,13 @@ class OutOfOrderCore final : public Core {
     static constexpr int BEFORE_BRANCH = 3;  // micro-operations of a shift of bytes up to its branch
     static constexpr int PAIR = 2;           // `chained`, in two halves
     static constexpr int TEMPORARY = REGISTERS + 1;  // a register of gem5's x86 microcode
+    static constexpr std::int64_t TOGETHER = 16;  // accesses of a repeated string that pass each stage together
     static constexpr int PREDICTED = 64;     // branches of a repeated string that the predictor is told of
 
     static constexpr std::size_t BLOCK = ReleaseRing::ROOM / 2;  // instructions: a trap or a wrong path books once more
     static constexpr std::size_t AHEAD = 24;
     static constexpr Line MOST_LINES = 64;  // of code without a branch
+    static constexpr std::size_t PASSED_AHEAD = 8;  // branches passed without a core that the host is asked for
 
     void make_room();
     template <bool STACK>
@@ -77,6 +79,10 @@ class OutOfOrderCore final : public Core {
 
     template <bool STACK, bool PLAIN>
     Cycle step(const Chunk& chunk, std::size_t k);
+    template <bool STACK>
+    Cycle repeat(const Chunk& chunk, std::size_t k, const DecodedInstruction& row);
+    template <bool STACK, bool PLAIN>
+    Cycle pass_stages(InFlight<PLAIN>& at);
     template <bool PLAIN>
     void count_operations(InFlight<PLAIN>& at);
     template <bool STACK, bool PLAIN>
@@ -120,7 +126,7 @@ class OutOfOrderCore final : public Core {
         bool mispredicted;  // the last branch
     };
     template <bool STACK>
-    Inside fetch_inside(const DecodedInstruction& row, std::int64_t operations, std::int64_t accesses);
+    Inside fetch_inside(const InFlight<false>& at);
     struct Squash {
         WrongPath::Place place;  // where the squashed path goes on
         Address target;          // and where the one taken does
@@ -148,6 +154,7 @@ class OutOfOrderCore final : public Core {
 
     FrontEnd front_;
     WrongPath wrong_path_;
+    CodeMap code_;  // drawn when branches pass
     SquashedLoads squashed_;
     FunctionalUnits units_;
     std::vector<BoundPorts> bound_ports_;  // of a real family, for each kind of units

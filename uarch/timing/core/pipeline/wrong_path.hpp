@@ -11,6 +11,7 @@
 
 #include "../branch/branch_unit.hpp"
 #include "../cache/hierarchy.hpp"
+#include "code_map.hpp"
 #include "slots.hpp"
 #include "squashed_loads.hpp"
 
@@ -108,20 +109,28 @@ class WrongPath {
     }
 
     // Brings in the lines that are fetched in about so many cycles, in no time.
-    void pass(Place place, Line line, std::int64_t width, Cycle cycles, Hierarchy& caches) const {
+    void pass(Place place, Line line, std::int64_t width, Cycle cycles, Hierarchy& caches, const CodeMap& code) const {
         for (std::int64_t left = cycles * width; left > 0 && !place.nowhere();) {
-            const auto [address, length, operations, flags] = instruction_at(place);
-            const Line last = line_of(address + length - 1);
-            for (Line wanted = line_of(address); wanted <= last; ++wanted) {
+            const bool known = place.here != UNKNOWN;
+            const CodeMap::Instruction first = known ? code[place.here] : CodeMap::Instruction{place.address, USUAL_LENGTH};
+            const Line end = line_of(first.fall_through() - 1);
+            for (Line wanted = line_of(first.pc); wanted <= end; ++wanted) {
                 if (wanted == line) continue;
                 const int holder = caches.holder_of_code(wanted);
-                caches.access_code(wanted, 0, address, false);
+                caches.access_code(wanted, 0, first.pc, false);
                 if (holder == MEMORY) return;
                 left -= width * (holder == L1I ? 1 : caches.unhindered(L1I, holder));
                 line = wanted;
             }
-            left -= std::max<std::int64_t>(operations, 1);
-            place = behind(place, address + length, flags);
+            if (!known) {
+                --left;
+                place.address = first.fall_through();
+                continue;
+            }
+            const CodeMap::Instruction& last = code[first.last_of_stretch];  // brings in no other line
+            left -= last.operations_up_to - first.operations_up_to + first.operations;
+            place.here = first.last_of_stretch;
+            place = behind(place, last.fall_through(), last.flags);
         }
     }
 
