@@ -59,6 +59,8 @@ Hierarchy::Hierarchy(const Machine& machine)
     levels[L1D] = make_cache(machine.l1d, L2, random_);
     levels[L2] = make_cache(machine.l2, machine.l3 ? L3 : -1, random_);
     if (machine.l3) levels[L3] = make_cache(*machine.l3, -1, random_);
+    for (int level = L1I; level < LEVELS; ++level)
+        if (levels[level].prefetcher) lowest_prefetcher_ = level;
 }
 
 Cycle Hierarchy::access_second(Address address, Cycle cycle, bool write, Address pc, bool timed) {
@@ -242,7 +244,7 @@ void Hierarchy::train(Cache& cache, const PrefetchTrigger& trigger) { cache.pref
 
 // Lets the prefetchers below `level` see a request that it sends at `cycle`.
 void Hierarchy::look_down(int level, Address address, Cycle cycle, Address pc, int requester, bool demand) {
-    for (int where = levels[level].next; where >= 0;) {
+    for (int where = levels[level].next; where >= 0 && where <= lowest_prefetcher_;) {
         Cache& cache = levels[where];
         const Cache::Place place = cache.search(line_of(address));
         if (cache.prefetcher) {

@@ -178,6 +178,7 @@ class Hierarchy {
     // One for both where pages are of one size: constants are read from pages of code.
     Frames small_frames_, large_frames_;
     Frames &code_frames_ = small_frames_, &data_frames_;
+    int lowest_prefetcher_ = -1;  // the level of the last one, -1 where there is none
     int answered_ = L1D;
     Cycle translated_ = 0;
     std::array<std::array<Waiting, MERGING>, 2> waiting_;
