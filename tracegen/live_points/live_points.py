@@ -367,8 +367,8 @@ def _misfit(points: LivePoints) -> str | None:
         return "a miss is behind the lines of its gap"
     ids = (pieces.static_id, pieces.branch, pieces.taken, pieces.miss, pieces.near_load, pieces.near_store)
     following = (pieces.next_static_id, pieces.branch_following, pieces.taken_following)
-    if any(np.any(column >= size) for column in ids) or any(
-        np.any((column >= size) & (column != LAST)) for column in following
+    if any(column.max(initial=0) >= size for column in ids) or any(
+        np.count_nonzero(column >= size) != np.count_nonzero(column == LAST) for column in following
     ):
         return f"an instruction is beyond the {size:,} static ones"
     if any(np.any((points.static.flags[one] & Flag.BRANCH) == 0) for one in (pieces.branch, pieces.taken)):

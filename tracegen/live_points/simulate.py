@@ -49,9 +49,9 @@ _OF_PREDICTOR = 1 / 3
 MEASURED_ON = "base"  # the machine on which instructions in flight behind a branch are measured
 USUAL = 40.0  # so many are taken until then
 _FEW, _MANY = 8, 256  # instructions in flight, at least and at most
-# To other predictors 15 % more or fewer make no difference, so machines that are alike but for that share outcomes.
-_PARTICULAR = ("tage-sc-l", "perceptron")
-_ALIKE = 1.15
+# To a predictor so many times as many in flight make little difference, so machines that are alike but for this share
+# outcomes: mispredictions differ by 1 to 2 %. The others' do not depend on it.
+_ALIKE = {"tage-sc-l": 1.1, "perceptron": 1.1, "ltage": 1.5, "tage": 1.5}
 _KERNEL = list(CAUSES).index("serializing instructions")  # as the cores give them
 # Branches of a gap that a predictor without tags sees, the latest. What runs between two executions of a branch moves
 # its counters too, and those that are kept for their use come without it. The last 16,384 follow one another, none left
@@ -111,8 +111,10 @@ class _Branches:
             followings += [pieces.branch_following[gap], pieces.taken_following[last], after[own]]
             counts += [gap.stop - gap.start, last.stop - last.start, own.stop - own.start]
         branches, following = np.concatenate(parts), np.concatenate(followings)
-        entered = np.minimum(np.append(np.uint32(0), following[:-1]), len(points.static) - 1)  # LAST: the run's end
-        steps = np.clip(branches.astype(np.int64) - entered + 1, 1, _FARTHEST).astype(np.uint16)
+        between = np.zeros(len(branches), np.int32)  # in place: there are millions
+        np.minimum(following[:-1], len(points.static) - 1, out=between[1:], casting="unsafe")  # LAST: the run's end
+        np.subtract(branches, between, out=between, casting="unsafe")
+        steps = np.clip(between, 0, _FARTHEST - 1, out=between).astype(np.uint16) + np.uint16(1)
         steps[np.repeat(np.tile([False, True, False], len(pieces)), counts)] = 0
         kept, last, own = np.reshape(counts, (-1, 3)).T
         end = np.cumsum(kept + last + own)
@@ -166,6 +168,7 @@ class LivePointsSimulator:
         self._passed: dict[int | None, _Branches] = {}  # by how many of each gap
         self._outcomes: dict[tuple[BranchPredictor, int], _Outcomes] = {}  # by predictor and window
         self._in_flight = points.in_flight or USUAL
+        self._finding: dict[tuple[BranchPredictor, int], Lock] = {}
         self._lock = Lock()
 
     def _parts_of(self, chunk: Chunk) -> list[_Part]:
@@ -192,22 +195,22 @@ class LivePointsSimulator:
         return len(self.points.pieces.static_id)
 
     def outcomes(self, machine: Machine) -> list[NDArray[np.uint8]]:
-        """[P] the outcome of each of a piece's branches; found once for machines alike in this."""
+        """[P] the outcome of each of a piece's branches, which machines alike in this share."""
         return self._outcomes_of(machine).own
 
     def _outcomes_of(self, machine: Machine) -> _Outcomes:
-        key = machine.branch_predictor, _window(machine, self._in_flight)
+        window = _window(machine, self._in_flight)
+        key = machine.branch_predictor, window
         with self._lock:
-            found = self._outcomes.get(key)
-        if found is None:
-            found = self._find_outcomes(machine)
-            with self._lock:
-                self._outcomes[key] = found
-        return found
+            lock = self._finding.setdefault(key, Lock())
+        with lock:
+            if key not in self._outcomes:
+                self._outcomes[key] = self._find_outcomes(machine, window)
+            return self._outcomes[key]
 
-    def _find_outcomes(self, machine: Machine) -> _Outcomes:
+    def _find_outcomes(self, machine: Machine, window: int) -> _Outcomes:
         static, passed = self.points.static, self._branches(machine)
-        branches = timeless_branches(machine, self._in_flight)
+        branches = _timeless_branches(machine.branch_predictor, window)
 
         def follow(begin: int, end: int) -> NDArray[np.uint8]:
             columns = passed.branch[begin:end], passed.following[begin:end], passed.steps[begin:end]
@@ -419,30 +422,42 @@ def timeless_branches(machine: Machine, in_flight: float = USUAL) -> _core.Timel
     """Return the machine's front end without a core (`timeless_branches.hpp`), where on `base` so many instructions are
     in flight behind a branch.
     """
-    predictor = machine.branch_predictor
+    return _timeless_branches(machine.branch_predictor, round(_in_flight(machine, in_flight)))
+
+
+def _timeless_branches(predictor: BranchPredictor, window: int) -> _core.TimelessBranches:
     return _core.TimelessBranches(
         kind=predictor.kind,
         entries=predictor.entries,
         btb_entries=predictor.btb_entries,
         ras_entries=predictor.ras_entries,
         indirect=predictor.indirect,
-        window=_window(machine, in_flight),
+        window=window,
     )
 
 
-def _window(machine: Machine, in_flight: float) -> int:
-    """Instructions in flight behind a branch, of which there are `in_flight` on `base`; 0 where a branch teaches at
-    once: in order, and where histories move with fetch, as those of real families do. Fitted
-    (docs/appendix/live-points.md).
+def _in_flight(machine: Machine, on_base: float) -> float:
+    """Instructions in flight behind a branch; 0 where it teaches at once: in order, and where histories move with
+    fetch, as those of real families do. Fitted (docs/appendix/live-points.md).
     """
     pipeline = machine.pipeline
     if machine.microcode != GEM5 or isinstance(pipeline, InOrderPipeline):
-        return 0
+        return 0.0
     fetched = (pipeline.fetch_width / 4) ** 0.6 / machine.l1i.latency ** (1 / 3)
-    window = min(max(in_flight * fetched * (pipeline.rob_entries / 192) ** 0.2, _FEW), _MANY)
-    if machine.branch_predictor.kind not in _PARTICULAR:
-        window = in_flight * _ALIKE ** round(log(window / in_flight, _ALIKE))
-    return round(window)
+    return float(min(max(on_base * fetched * (pipeline.rob_entries / 192) ** 0.2, _FEW), _MANY))
+
+
+def _window(machine: Machine, on_base: float) -> int:
+    """Instructions in flight behind a branch, of the numbers for which outcomes are found; 0 where it teaches at
+    once.
+    """
+    in_flight = _in_flight(machine, on_base)
+    if in_flight == 0:
+        return 0
+    window, ratio = on_base, _ALIKE.get(machine.branch_predictor.kind)
+    if ratio is not None:
+        window *= ratio ** round(log(in_flight / on_base, ratio))
+    return round(min(max(window, _FEW), _MANY))
 
 
 def _cold(machine: Machine) -> float:
