@@ -410,15 +410,15 @@ def test_refreshes_are_no_part_of_changes(tmp_path):
     assert np.all(np.abs(changes.mean(axis=0)) <= 0.005)
 
 
-# Adds at random places, one in 65,536, so that a load rarely reads what a store in flight writes; once it has, it waits
+# Adds at random places, one in 262,144, so that a load rarely reads what a store in flight writes; once it has, it waits
 # for every store of the loop.
 HISTOGRAM = """
-static unsigned counts[1 << 16];
+static unsigned counts[1 << 18];
 int main(void) {
     unsigned state = 1;
     for (int k = 0; k < 300000; ++k) {
         state = state * 1664525 + 1013904223;
-        counts[state >> 16] += state;
+        counts[state >> 14] += state;
     }
     return state == 0;
 }
@@ -427,23 +427,22 @@ int main(void) {
 
 @pytest.mark.slow
 def test_a_load_that_rarely_reads_from_a_near_store_waits_for_it_as_in_the_whole_run(tmp_path):
+    """Half of the samples have no such read, from which they could know."""
     path = traced_c(tmp_path / "histogram", HISTOGRAM)
-    base = load_machine("base")
+    base = replace_field(load_machine("base"), "l2.size_kib", 2048)
     machines = [base, replace_field(base, "l2.latency", 24)]
     cycles = cycles_of(path, machines)
     assert cycles[1] > 1.3 * cycles[0]  # for loads wait for L2, one after another
-    errors = []
-    for seed in range(4):
-        points = of_trace(path, units=64, seed=seed, progress=False)  # so few that hardly a read conflicts
+    for seed in range(12):
+        points = of_trace(path, units=64, seed=seed, progress=False)
         nothing = np.zeros_like(points.pieces.near_times)
         without = replace(points, pieces=replace(points.pieces, near_times=nothing, near_same_bytes=nothing))
-        errors.append([LivePointsSimulator(one).simulate(machines, 1).cycles / cycles - 1 for one in (points, without)])
-    known, unknown = np.swapaxes(errors, 0, 1)
-    assert np.abs(known).max() <= 0.15, known
-    assert unknown[:, 0].min() < -0.1 and np.abs(unknown[:, 0]).mean() > 3 * np.abs(known[:, 0]).mean(), (
-        unknown,
-        known,
-    )
+        found, unknown = (LivePointsSimulator(one).simulate(machines, 1).cycles for one in (points, without))
+        assert np.all(np.abs(found / cycles - 1) <= 0.15), (found, cycles)
+        if unknown[0] < 0.7 * cycles[0]:
+            break
+    else:
+        pytest.fail("every sample knew by itself")
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def test_a_strings_stack_adds_up_to_its_cycles(copies):
 
 
 def test_a_strings_cycles_are_its_own():
-    """What stands behind a long string waits for its end only: it takes a few cycles itself."""
+    """Instructions behind a long string take a few cycles themselves."""
     program = Program([STORES, Instruction()])
     for _ in range(3):
         string(program, 0, 1000, copies=False)

@@ -38,7 +38,7 @@ from uarch.timing import _core
 from uarch.timing.simulation import Simulation, new_stack
 from uarch.timing.stack import CAUSES
 
-ESTIMATOR = 12  # in the names of what is kept; another number where a file's estimates change
+ESTIMATOR = 13  # in the names of what is kept; another number where a file's estimates change
 MOST_KIB = 1 << 19  # of a cache: as many lines as are remembered of a run
 COLD = 0.03  # of the cycles, in 95 of 100 cases: what state that was not warm enough makes
 # Out of order the perceptron's histories have jumps of wrong paths, and depend on when each branch retires.
