@@ -410,8 +410,8 @@ def test_refreshes_are_no_part_of_changes(tmp_path):
     assert np.all(np.abs(changes.mean(axis=0)) <= 0.005)
 
 
-# Adds at random places, one in 262,144, so that a load rarely reads what a store in flight writes; once it has, it waits
-# for every store of the loop.
+# Adds at random places, one in 262,144, so that a load rarely reads what a store in flight writes; once it has, it
+# waits for every store of the loop.
 HISTOGRAM = """
 static unsigned counts[1 << 18];
 int main(void) {

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.tracegen.string_parts import string, told_by_parts
 from tests.uarch.programs import Instruction, Program
 from tracegen.live_points import _core
 from tracegen.live_points.string_instructions import LONG, parts
@@ -65,18 +66,8 @@ def test_a_piece_without_long_strings_is_one_part(copies):
 @pytest.mark.parametrize("name", ["base", "cortex-a53"])
 @pytest.mark.parametrize("copies", [False, True])
 def test_parts_tell_the_cycles_of_a_string_over_megabytes(name, copies):
-    program, chunk = piece(600_000, copies=copies)
-    machine = load_machine(name)
-    every = Simulation(machine, program.static())
-    every.run(chunk)
-    whole = every.statistics["cycles"]
-    some, cycles, simulated = Simulation(machine, program.static()), 0.0, 0
-    for part in parts(chunk):
-        if part.passed is not None:
-            some.touch(part.passed)
-        some.reset_counters()
-        some.run(part.chunk)
-        cycles += part.times * some.statistics["cycles"]
-        simulated += len(part.chunk.address)
-    assert cycles == pytest.approx(whole, rel=0.02)
-    assert simulated < len(chunk.address) / 3
+    machine, (static, chunk) = load_machine(name), string(600_000, copies=copies)
+    whole = Simulation(machine, static)
+    whole.run(chunk)
+    assert told_by_parts(machine, static, chunk) == pytest.approx(whole.statistics["cycles"], rel=0.02)
+    assert sum(len(part.chunk.address) for part in parts(chunk)) < len(chunk.address) / 3
