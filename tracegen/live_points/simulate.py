@@ -163,7 +163,11 @@ class LivePointsSimulator:
     def __init__(self, points: LivePoints) -> None:
         self.points = points
         pieces = points.pieces
-        self._parts = [self._parts_of(chunk) for chunk in pieces.chunks()]
+        weights = np.zeros(len(pieces))
+        weights[pieces.counted] = points.sample.weight
+        self._parts = [
+            self._parts_of(chunk, weight) for chunk, weight in zip(pieces.chunks(), weights.tolist(), strict=True)
+        ]
         self._phases = _phases(pieces.unit)
         self._passed: dict[int | None, _Branches] = {}  # by how many of each gap
         self._outcomes: dict[tuple[BranchPredictor, int], _Outcomes] = {}  # by predictor and window
@@ -171,10 +175,11 @@ class LivePointsSimulator:
         self._finding: dict[tuple[BranchPredictor, int], Lock] = {}
         self._lock = Lock()
 
-    def _parts_of(self, chunk: Chunk) -> list[_Part]:
+    def _parts_of(self, chunk: Chunk, weight: float) -> list[_Part]:
+        """A unit that stands for others too is one part: what a long string is off would be multiplied."""
         points = self.points
         told = points.divisions.told(chunk)
-        if points.whole:
+        if points.whole or weight > 1:
             return [_Part(_core.Chunk(told, len(points.static)), slice(None), slice(None), None, 1.0)]
         branch = (points.static.flags[chunk.static_id] & Flag.BRANCH) != 0
         before = np.concatenate([[0], np.cumsum(branch)])
