@@ -90,14 +90,20 @@ def _simulated_by_unit(path: Path, machines: list[Machine], units: int, threads:
 
 
 def _of_units(running: Simulations, chunk: Chunk) -> NDArray[np.int64]:
-    """[K, units of the chunk] cycles; those beyond the most of one instruction go to the first that took so many."""
+    """[K, units of the chunk] cycles. Those beyond the most that a latency tells are of the instructions that took so
+    many, which are strings, by their accesses.
+    """
     before = np.array([simulation.counters["cycles"] for simulation in running.each])
     latency = running.run(chunk)
     cycles = latency.reshape(len(latency), -1, UNIT).sum(axis=2, dtype=np.int64)
     after = np.array([simulation.counters["cycles"] for simulation in running.each])
     for row, each, more in zip(cycles, latency, (after - before).astype(np.int64) - cycles.sum(axis=1), strict=True):
         if more > 0:
-            row[np.argmax(each) // UNIT] += more
+            long = np.flatnonzero(each == each.max())
+            share = np.cumsum(np.diff(chunk.access_offset)[long] + 1.0)
+            row += np.bincount(long // UNIT, np.diff(np.rint(more * share / share[-1]), prepend=0), len(row)).astype(
+                int
+            )
     return cycles
 
 
