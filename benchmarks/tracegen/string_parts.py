@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import argparse
 
-import numpy as np
-
 from tests.uarch.programs import Instruction, Program
 from tracegen.live_points.string_instructions import parts
 from uarch.configuration import Machine
@@ -55,7 +53,7 @@ def main() -> None:
                 whole = Simulation(machine, static)
                 whole.run(chunk)
                 errors.append(told_by_parts(machine, static, chunk) / whole.statistics["cycles"] - 1)
-            print(f"{accesses:8} {machine.name:10} " + " ".join(f"{error:+7.1%}" for error in np.array(errors)))
+            print(f"{accesses:8} {machine.name:10} " + " ".join(f"{error:+7.1%}" for error in errors))
 
 
 if __name__ == "__main__":

@@ -79,11 +79,10 @@ def _accesses(whole: Chunk, begin: int, end: int) -> Chunk:
 def _touches(whole: Chunk, begin: int, end: int) -> NDArray[np.uint64]:
     """The lines of these accesses, each where it is touched last."""
     line = whole.address[begin:end] >> np.uint64(LINE_BITS)
-    stored = whole.is_store[begin:end] != 0
+    dirty = np.unique(line[whole.is_store[begin:end] != 0])
     again = np.zeros(len(line), bool)  # soon
     for ahead in range(1, _NEAR + 1):
         again[:-ahead] |= line[:-ahead] == line[ahead:]
-    dirty = np.unique(line[stored & ~again])
     line = line[~again]
     _, last = np.unique(line[::-1], return_index=True)
     line = line[np.sort(len(line) - 1 - last)]
