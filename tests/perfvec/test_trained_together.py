@@ -205,7 +205,7 @@ def test_last_touches_are_those_of_a_visit_to_every_line(data):
                     touched += [(line, 0, store) for line in {begin >> 6, (begin + size - 1) >> 6}]
                 for line, code, store in touched:
                     expected[line, code] = store | expected.pop((line, code), 0)
-    wanted = np.array([line << 2 | code << 1 | dirty for (line, code), dirty in expected.items()], np.uint64)
+    wanted = np.array([line << 4 | code << 1 | dirty for (line, code), dirty in expected.items()], np.uint64)
     assert sorted(found) == sorted(wanted)
     place = {int(touch): k for k, touch in enumerate(found)}
     order = np.array([place[int(touch)] for touch in wanted])

@@ -9,7 +9,7 @@ from tracegen.label import label
 
 def labelled(data, folder, **options):
     (path,) = label(
-        [data.traces / "qsort.trace.h5"], data.machines[:2], folder, start=30_000, progress=False, **options
+        [data.traces / "qsort.trace.h5"], data.machines[:2], folder, **{"start": 30_000, "progress": False} | options
     )
     return path
 
@@ -19,6 +19,18 @@ def test_counters_are_of_the_window(data, tmp_path):
         values, columns = file.counters()
         assert (values[:, columns.index("instructions")] == len(file)).all()
         assert values[:, columns.index("cycles")] == pytest.approx(file.cycles(), abs=100)  # of a burst at the ends
+
+
+def test_touches_warm_caches_as_all_that_was_executed_does(data, tmp_path):
+    counts = []
+    for folder, options in (("all", {}), ("touched", {"touches": True}), ("cold", {"start": 0})):
+        path = labelled(data, tmp_path / folder, **{"warmup": 1_000, "count": 5_000} | options)
+        with LatencyFile(path) as file:
+            values, columns = file.counters()
+            counts.append(values[:, [columns.index(name) for name in ("cycles", "l1d_misses", "l2_misses")]])
+    everything, touched, cold = counts
+    assert touched == pytest.approx(everything, rel=0.03, abs=3)
+    assert (cold[:, 1] > 2 * everything[:, 1]).any()
 
 
 @pytest.mark.parametrize("other", [{"touches": True}, {"warmup": 5_000}])

@@ -126,6 +126,11 @@ def _expected_lines(static, chunk, begin, end):
     return [line << _core.LINE_SHIFT | code * _core.CODE | store * _core.DIRTY for (line, code), store in lines.items()]
 
 
+def test_the_recorder_writes_touches_as_simulations_read_them():
+    assert _core.LINE_SHIFT == timing.TOUCHED_SHIFT
+    assert (_core.CODE, _core.DIRTY) == (timing.TOUCHED_CODE, timing.TOUCHED_DIRTY)
+
+
 class _Branches:
     """The branches of a chunk, and which of them are of use."""
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracegen.control_flow.straight_line import LINE_BITS
-from tracegen.live_points import _core
 from uarch.instructions import Chunk
+from uarch.timing.simulation import touches_of
 
 # Accesses: of either operand whole pages, whose ends stop prefetchers, whatever an access's size. So what is left out
 # moves none of them to another place in its page, and where each page costs the same, it is measured exactly.
@@ -86,6 +86,4 @@ def _touches(whole: Chunk, begin: int, end: int) -> NDArray[np.uint64]:
     line = line[~again]
     _, last = np.unique(line[::-1], return_index=True)
     line = line[np.sort(len(line) - 1 - last)]
-    touches = line << np.uint64(_core.LINE_SHIFT)
-    touches[np.isin(line, dirty)] |= np.uint64(_core.DIRTY)
-    return touches
+    return touches_of(line, np.zeros(len(line), np.bool_), np.isin(line, dirty))

@@ -10,6 +10,9 @@ from uarch.configuration import Machine
 from uarch.instructions import Chunk as ProgramChunk
 
 CAUSES: int
+TOUCHED_DIRTY: int
+TOUCHED_CODE: int
+TOUCHED_SHIFT: int
 
 class Chunk:
     def __init__(self, chunk: ProgramChunk, instructions: int) -> None: ...

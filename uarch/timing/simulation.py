@@ -36,7 +36,7 @@ except ImportError as error:
     ) from error
 
 SIMULATOR = "embedded 19"  # this model's name in what it made; another number where times of some machine change
-_CODE = np.uint64(2)  # of a touch
+_CODE = np.uint64(_core.TOUCHED_CODE)
 COUNTERS = (
     "cycles",
     "instructions",
@@ -77,6 +77,12 @@ class Misses(NamedTuple):
 
 
 _NO_MISSES = Misses(np.zeros(0, np.uint32), np.zeros(0, np.uint64), np.zeros(0, np.bool_), np.zeros(0, np.uint32))
+
+
+def touches_of(line: NDArray[np.uint64], code: NDArray[np.bool_], stored: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """[n] touches (`Simulation.touch`) of lines that every level sees: of code, and of data that were stored to."""
+    flags = np.where(code, _CODE, np.where(stored, np.uint64(_core.TOUCHED_DIRTY), np.uint64(0)))
+    return np.asarray(line << np.uint64(_core.TOUCHED_SHIFT) | flags, np.uint64)
 
 
 class Simulation:

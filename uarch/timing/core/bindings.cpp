@@ -488,6 +488,9 @@ PYBIND11_MODULE(_core, module) {
     module.attr("CAUSES") = static_cast<int>(CAUSES);
     py::class_<HeldChunk>(module, "Chunk")
         .def(py::init<const py::handle&, std::size_t>(), py::arg("chunk"), py::arg("instructions"));
+    module.attr("TOUCHED_DIRTY") = Simulation::TOUCHED_DIRTY;
+    module.attr("TOUCHED_CODE") = Simulation::TOUCHED_CODE;
+    module.attr("TOUCHED_SHIFT") = Simulation::TOUCHED_SHIFT;
     py::class_<TimelessBranches>(module, "TimelessBranches")
         .def(py::init<const std::string&, int, int, int, const std::string&, int>(), py::kw_only(), py::arg("kind"), py::arg("entries"),
              py::arg("btb_entries"), py::arg("ras_entries"), py::arg("indirect"), py::arg("window"))
