@@ -75,7 +75,8 @@ if (grid) {
   grid.rows = new Map();
   for (let row = 0; row < grid.points; row++) grid.rows.set(grid.placeOf(codes.map(code => code[row])), row);
   grid.programs = grid.programs.map(one => one && { source: unpacked(one.source, Uint8Array),
-    cycles: unpacked(one.cycles, Float64Array), low: unpacked(one.low, Float32Array), high: unpacked(one.high, Float32Array) });
+    cycles: unpacked(one.cycles, Float64Array), low: unpacked(one.low, Float32Array), high: unpacked(one.high, Float32Array),
+    apart: unpacked(one.apart, Float32Array) });
 }
 function cornersOf(fields) {  // the points around a machine within the grid, with their weights; null outside
   if (!grid) return null;
@@ -113,6 +114,13 @@ function simulatedAnswer(fields, program) {
   if (corners.some(([row]) => ["zero-shot", "scaled"].includes(SOURCES[answers.source[row]]))) return null;
   const mean = values => Math.exp(corners.reduce((sum, [row, weight]) => sum + weight * Math.log(values[row]), 0));
   return { cycles: mean(answers.cycles), low: mean(answers.low), high: mean(answers.high), source: "corrected" };
+}
+// Half of the interval of the logarithm of a machine's cycles over those of the grid's middle; NaN where it is not known,
+// or where the page did not begin there.
+function apartFromStart(fields, program) {
+  const answers = grid && grid.programs[program], begun = answers && cornersOf(start.fields), corners = begun && cornersOf(fields);
+  if (!corners || begun.length > 1 || answers.apart[begun[0][0]] !== 0) return NaN;
+  return corners.reduce((sum, [row, weight]) => sum + weight * answers.apart[row], 0);
 }
 function answerOf(fields, program) {
   return simulatedAnswer(fields, program) ?? { cycles: cyclesOf(fields)[program], low: NaN, high: NaN, source: "zero-shot" };
@@ -315,7 +323,8 @@ function answerBeside(program) {
   const now = answerOf(machine, program), begun = simulatedAnswer(start.fields, program);
   const [before, after] = begun && now.source !== "zero-shot" ? [begun.cycles, now.cycles]
     : [start.fields, machine].map(fields => cyclesOf(fields)[program]);
-  return { ...now, ratio: after / machine.frequency_ghz / (before / start.fields.frequency_ghz) };
+  const ratio = after / machine.frequency_ghz / (before / start.fields.frequency_ghz);
+  return { ...now, ratio, apart: begun && now.source !== "zero-shot" ? apartFromStart(machine, program) : NaN };
 }
 const digits = (value, most = 4) => value.toLocaleString("en", { maximumSignificantDigits: Math.max(most, String(Math.trunc(Math.abs(value))).length) });
 function showPredictions(possible) {
@@ -361,7 +370,9 @@ function showHead(possible) {  // the answer for the chosen program
   }
   const now = answerBeside(program), seconds = now.cycles / machine.frequency_ghz / 1e9;
   [at("big").textContent, at("unit").textContent] = inUnits(seconds);
-  const beside = changed ? `, ${now.ratio.toFixed(3)} times what it takes on ${start.name}` : "";
+  const ends = [-now.apart, now.apart].map(apart => (now.ratio * Math.exp(apart)).toFixed(3));
+  const range = now.apart > 0 ? ` (${ends.join(" to ")})` : "";
+  const beside = changed ? `, ${now.ratio.toFixed(3)}${range} times what it takes on ${start.name}` : "";
   at("sentence").textContent = `${name} takes ${inUnits(seconds).join(" ")} on ${here}: ` +
     `${(now.cycles / page.programs[program].instructions).toFixed(3)} cycles per instruction${beside}.`;
   const sampled = now.source === "simulated" && !Number.isNaN(now.low);

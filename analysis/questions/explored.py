@@ -116,6 +116,7 @@ def ask(
             predicted,
             score=Outcome(design.columns, None, None).score,
             first=first_points(design, base),
+            base=base,
             best=_BEST,
             level=level,
             progress=progress,
@@ -157,7 +158,7 @@ def _levels(columns: Columns, field: str) -> tuple[list[Any], NDArray[np.int64]]
 
 
 def _of_program(found: Answer) -> dict[str, str]:
-    ends = {name: packed(getattr(found, name).astype("<f4")) for name in ("low", "high")}
+    ends = {name: packed(getattr(found, name).astype("<f4")) for name in ("low", "high", "apart")}
     return {"source": packed(found.source.astype("u1")), "cycles": packed(found.cycles.astype("<f8")), **ends}
 
 

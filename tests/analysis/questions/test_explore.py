@@ -416,6 +416,24 @@ def test_the_grid_is_what_a_sweep_says_with_source_and_interval(browser, explore
 
 
 @pytest.mark.slow
+def test_a_change_against_the_grids_middle_has_its_interval(browser, explored_page):
+    path, _, table = explored_page
+    browser.open(path)
+    cells = table[table["source"] == "corrected"].sample(3, random_state=2)
+    for row in cells.to_dict(orient="records"):
+        begin_at(browser, "base")
+        for field in VARY:
+            put(browser, field, row[field])
+        sentence = browser.js("return document.getElementById('sentence').textContent")
+        ends = [1 + row[name] for name in ("change", "change_low", "change_high")]
+        assert "{:.3f} ({:.3f} to {:.3f}) times what it takes on base".format(*ends) in sentence
+    begin_at(browser, "zen4")  # of another start nothing is known
+    put(browser, "pipeline.rob_entries", 96)
+    assert " to " not in browser.js("return document.getElementById('sentence').textContent")
+    browser.quiet()
+
+
+@pytest.mark.slow
 def test_a_larger_cache_between_the_grids_values_is_not_slower(browser, explored_page):
     """Unless the simulator says so, of the grid's points on either side."""
     path, found, table = explored_page
