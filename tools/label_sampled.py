@@ -6,12 +6,14 @@ N windows of K instructions are taken of each trace, or of each window that a fi
 for it alone: of each two the second is the first with one field changed. So a few machines a window are thousands
 together, which teach a model's encoder (`perfvec train --sampled-latencies OUTPUT`). With --near-presets they are
 mixtures of presets (`uarch.near`), but for those that are left out; with --factorial, machines whose fields vary each
-by itself (`uarch.factorial`). Files that are there stay.
+by itself (`uarch.factorial`). The name of the trace and the window's begin draw them, so that other traces in the
+folder change none. Files that are there stay.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -53,14 +55,21 @@ def label_windows(
     else:
         places = [(path, start) for path, first, length in ranges for start in _evenly(first, length, windows, count)]
     presets = [load_machine(name) for name in preset_names() if name not in without]
-    for number, (path, start) in enumerate(tqdm(places, desc="windows", unit="window", disable=None)):
+    for path, start in tqdm(places, desc="windows", unit="window", disable=None):
+        own = _seed(seed, path, start)
         if near_presets:
-            drawn = near_pairs(presets, machines, seed + number)
+            drawn = near_pairs(presets, machines, own)
         elif factorial:
-            drawn = factorial_pairs(presets, machines, seed + number)
+            drawn = factorial_pairs(presets, machines, own)
         else:
-            drawn = sample_pairs(max(pool, machines), seed + number)[:machines]
+            drawn = sample_pairs(max(pool, machines), own)[:machines]
         label([path], drawn, output, start=start, count=count, workers=1, touches=True, progress=False)
+
+
+def _seed(seed: int, path: Path, start: int) -> int:
+    """Of one window's machines, 48 bits: machines of two windows have other names."""
+    window = f"{seed} {path.name} {start}"
+    return int.from_bytes(hashlib.sha256(window.encode()).digest()[:6], "big")
 
 
 def _whole(paths: list[Path]) -> Iterator[tuple[Path, int, int]]:
@@ -100,7 +109,7 @@ def main() -> None:
     parser.add_argument("--at", type=int, nargs="+", default=[])
     parser.add_argument("--machines", type=int, default=32)
     parser.add_argument("--count", type=int, default=15_000)
-    parser.add_argument("--seed", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--near-presets", action="store_true")
     kind.add_argument("--factorial", action="store_true")

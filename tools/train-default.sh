@@ -70,46 +70,46 @@ tool() { # NAME ARGUMENTS…
     shift
     ours "$here/$name" "$@"
 }
-sampled() { # TRACES SEED OPTIONS…
-    traces=$1 seed=$2
-    shift 2
-    tool label_sampled.py "$traces" "$out/sampled" --seed "$seed" "$@"
+sampled() { # TRACES OPTIONS…
+    traces=$1
+    shift
+    tool label_sampled.py "$traces" "$out/sampled" "$@"
 }
-near() { # TRACES SEED OPTIONS…
-    traces=$1 seed=$2
-    shift 2
-    tool label_sampled.py "$traces" "$out/near" --near-presets --seed "$seed" "$@"
+near() { # TRACES OPTIONS…
+    traces=$1
+    shift
+    tool label_sampled.py "$traces" "$out/near" --near-presets "$@"
 }
-factorial() { # TRACES SEED OPTIONS…
-    traces=$1 seed=$2
-    shift 2
-    tool label_sampled.py "$traces" "$out/factorial" --factorial --seed "$seed" "$@"
+factorial() { # TRACES OPTIONS…
+    traces=$1
+    shift
+    tool label_sampled.py "$traces" "$out/factorial" --factorial "$@"
 }
 around_presets() {
-    near "$gem5" 600000 --latencies "$gem5" --windows 4
-    near "$out/programs" 700000 --windows 4
-    near "$out/programs" 750000 --at 0 250000
-    near "$gem5" 770000 --at 0 250000
-    near "$out/kernels" 800000
+    near "$gem5" --latencies "$gem5" --windows 4
+    near "$out/programs" --windows 4
+    near "$out/programs" --at 0 250000
+    near "$gem5" --at 0 250000
+    near "$out/kernels"
     "$perfvec" label "$gem5"/*.trace.h5 --presets --start 2000000 --count 200000 -o "$out/presets" >/dev/null
 }
 each_field() {
-    factorial "$gem5" 800000 --latencies "$gem5" --windows 3
-    factorial "$gem5" 850000 --at 0 250000
-    factorial "$out/kernels" 900000
-    factorial "$out/long" 950000 --windows 3
-    factorial "$out/programs" 870000 --windows 3
-    factorial "$out/programs" 880000 --at 0 250000
+    factorial "$gem5" --latencies "$gem5" --windows 3
+    factorial "$gem5" --at 0 250000
+    factorial "$out/kernels"
+    factorial "$out/long" --windows 3
+    factorial "$out/programs" --windows 3
+    factorial "$out/programs" --at 0 250000
 }
 around_presets &
 presets=$!
-sampled "$gem5" 1000000 --latencies "$gem5" --windows 5 --machines "${MACHINES:-128}"
-sampled "$out/programs" 100000 --windows 4
-sampled "$out/kernels" 200000
-sampled "$out/phases" 300000 --windows 6
-sampled "$out/long" 350000 --windows 6
-sampled "$out/programs" 400000 --at 0 60000 250000
-sampled "$gem5" 500000 --at 0 60000 250000
+sampled "$gem5" --latencies "$gem5" --windows 5 --machines "${MACHINES:-128}"
+sampled "$out/programs" --windows 4
+sampled "$out/kernels"
+sampled "$out/phases" --windows 6
+sampled "$out/long" --windows 6
+sampled "$out/programs" --at 0 60000 250000
+sampled "$gem5" --at 0 60000 250000
 tool label_rows.py "$out/all" "$out/sampled" "$gem5" "$out/rows"
 wait "$presets"
 each_field

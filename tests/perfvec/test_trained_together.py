@@ -51,6 +51,28 @@ def test_windows_begin_where_they_are_asked_for(data, tmp_path):
 
 
 @pytest.mark.slow
+def test_other_traces_do_not_change_a_windows_machines(data, tmp_path):
+    def machines(traces, name):
+        folder = tmp_path / name
+        label_windows(traces, folder, latencies=None, windows=2, machines=2, count=600, seed=7, pool=8)
+        found = {}
+        for path in sorted(folder.glob("*.latency.h5")):
+            with LatencyFile(path) as file:
+                found[path.name] = list(file.machines)
+        return found
+
+    last = sorted(data.traces.glob("*.trace.h5"))[-1]
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / last.name).symlink_to(last)
+    few, all_of_them = machines(alone, "few"), machines(data.traces, "all")
+    assert len(few) == 2 < len(all_of_them)
+    assert all(all_of_them[name] == of for name, of in few.items())
+    names = [machine.name for of in all_of_them.values() for machine in of]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.slow
 def test_of_each_two_machines_the_second_differs_in_one_field():
     machines = sample_pairs(16, 3)
     assert machines == sample_pairs(16, 3)
