@@ -375,10 +375,16 @@ def check_value(where: str, field: str, value: Any, rule: Rule) -> None:
 
 
 def configuration_key(machine: Machine) -> str:
-    """Identifies a machine by what it is, not by its name."""
+    """Identifies a machine by what it is, not by its name, whether a number is written as 3 or as 3.0."""
     values = machine.to_dict()
     values.pop("name")
-    return json.dumps(values, sort_keys=True)
+    return json.dumps(_shortest(values), sort_keys=True)
+
+
+def _shortest(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _shortest(held) for name, held in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

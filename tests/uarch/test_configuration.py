@@ -17,7 +17,16 @@ from support.text import show
 from support.yaml_files import read_yaml, require_unique_keys
 from tests.command import perfvec
 from tests.errors import message
-from uarch.configuration import OPTIONAL, field_names, flatten, get_field, machine_from_dict, parse_value, replace_field
+from uarch.configuration import (
+    OPTIONAL,
+    configuration_key,
+    field_names,
+    flatten,
+    get_field,
+    machine_from_dict,
+    parse_value,
+    replace_field,
+)
 from uarch.machine_files import load_machine, load_machines, native_names, preset_names
 from uarch.space import sample
 
@@ -41,6 +50,14 @@ def test_every_gem5_configuration_round_trips(tmp_path):
         assert json.dumps(machine_from_dict(values).to_dict()) == json.dumps(values)
     assert [m.name for m in load_machines(path)] == [values["name"] for values in listed]
     assert load_machine(f"{path}:u007").name == "u007"
+
+
+def test_a_machine_is_the_same_with_and_without_a_decimal_point():
+    plain = load_machine("zen5-native").to_dict()
+    whole = plain | {"frequency_ghz": 4, "memory": plain["memory"] | {"latency_ns": 130, "bandwidth_gbs": 45}}
+    point = plain | {"frequency_ghz": 4.0, "memory": plain["memory"] | {"latency_ns": 130.0, "bandwidth_gbs": 45.0}}
+    assert configuration_key(machine_from_dict(whole)) == configuration_key(machine_from_dict(point))
+    assert configuration_key(BASE.with_(frequency_ghz=3, name="base")) == configuration_key(BASE)
 
 
 def test_presets_load_and_are_named_as_their_files():
