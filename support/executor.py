@@ -9,7 +9,6 @@ threads and clusters, results as they finish, and workers that end when their pa
 
 from __future__ import annotations
 
-import glob
 import logging
 import os
 import signal
@@ -29,6 +28,7 @@ from tqdm import tqdm
 
 from support.ending import end_in_order
 from support.errors import InputError
+from support.files import remove_left
 from support.release import release
 from support.text import show
 from support.yaml_files import read_yaml
@@ -153,8 +153,7 @@ def _task(function: Callable[[Any], Any], item: Any, needed: Sequence[_Needed], 
 
 def settle(path: Path) -> None:
     """Check that the caller sees what a task has written atomically, and remove what a worker that died left of it."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-        left.unlink(missing_ok=True)
+    remove_left(path)
     if not path.exists():
         raise InputError(f"{path}: a worker wrote it and it is not here; all machines must share that folder")
 

@@ -31,7 +31,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     require_writable(path)
     target = Path(os.path.realpath(path))
-    _remove_left(target)
+    remove_left(target)
     handle, temporary = _locked(target)
     try:
         yield temporary
@@ -74,7 +74,8 @@ def _locked(target: Path) -> tuple[int, Path]:
     return handle, Path(name)
 
 
-def _remove_left(target: Path) -> None:
+def remove_left(target: Path) -> None:
+    """Remove what killed writers of a path left beside it; living ones lock theirs, and those stay."""
     for left in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
         try:
             handle = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)

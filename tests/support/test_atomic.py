@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from support.errors import InputError
+from support.executor import settle
 from support.files import atomic_path, open_h5, sealed_h5
 from tracegen.suite.inputs import compile_c
 
@@ -53,6 +54,16 @@ def test_what_a_living_writer_writes_stays(writer, tmp_path):
     assert len(names(tmp_path)) == 2 and (tmp_path / "x.json").read_text() == "ours"
     writer.communicate("")
     assert names(tmp_path) == ["x.json"] and (tmp_path / "x.json").read_text() == "of another"
+
+
+def test_of_two_runs_the_first_to_end_leaves_what_the_other_writes(writer, tmp_path):
+    (tmp_path / "x.json").write_text("ours")
+    settle(tmp_path / "x.json")
+    assert len(names(tmp_path)) == 2
+    writer.kill()
+    writer.wait()
+    settle(tmp_path / "x.json")
+    assert names(tmp_path) == ["x.json"]
 
 
 def test_links_and_pipes_called_like_one_do_no_harm(tmp_path):
