@@ -14,6 +14,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -106,11 +107,22 @@ def space_names() -> list[str]:
 def load_space(name_or_path: str | Path) -> Space:
     """A named space or that of a YAML file, checked. Raises InputError."""
     text = str(name_or_path)
-    path = SPACES / f"{text}.yaml" if text in space_names() else Path(text)
+    if text in space_names():
+        return _named(text)
+    path = Path(text)
     if path.suffix not in (".yaml", ".yml"):
         raise InputError(
             f"unknown design space {text}{nearest(text, space_names())} (valid: {', '.join(space_names())})"
         )
+    return _read(path)
+
+
+@cache  # whoever draws machines for thousands of windows asks for one each time
+def _named(name: str) -> Space:
+    return _read(SPACES / f"{name}.yaml")
+
+
+def _read(path: Path) -> Space:
     content = read_yaml(path, "design space")
     if not isinstance(content, Mapping) or not isinstance(content.get("fields"), Mapping):
         raise InputError(f"{path} is not a design space: it has no mapping `fields`")
