@@ -67,7 +67,7 @@ def label_windows(
 
 
 def _seed(seed: int, path: Path, start: int) -> int:
-    """Of one window's machines, 48 bits: machines of two windows have other names."""
+    """The seed of one window's machines, 48 bits: machines of two windows have other names."""
     window = f"{seed} {path.name} {start}"
     return int.from_bytes(hashlib.sha256(window.encode()).digest()[:6], "big")
 
