@@ -1,13 +1,15 @@
 """Label windows of other programs on the table's machines: TRACES SAMPLED LATENCIES OUTPUT [--every N].
 
-SAMPLED holds the windows that `label_sampled.py` has labelled on machines of their own. Every N-th of them, of programs
+SAMPLED holds the windows that `label_sampled.py` has labelled on machines of their own. One in N of them, of programs
 that LATENCIES does not label, gets the embedded simulator's labels on LATENCIES' machines and on the presets. They
-refine the rows of a model's table (`perfvec train --row-latencies OUTPUT`). Files that are there stay.
+refine the rows of a model's table (`perfvec train --row-latencies OUTPUT`). Their names choose them, so that further
+windows change nothing of these. Files that are there stay.
 """
 
 from __future__ import annotations
 
 import argparse
+import zlib
 from pathlib import Path
 
 from tqdm import tqdm
@@ -32,7 +34,8 @@ def label_rows(traces: Path, sampled: Path, latencies: Path, output: Path, *, ev
         with LatencyFile(path) as file:
             labelled.add(file.trace_digest)
     pairs = sorted(pair_files(traces, sampled), key=lambda pair: pair[1])
-    for trace, path in tqdm(pairs[::every], desc="windows", unit="window", disable=None):
+    chosen = [pair for pair in pairs if zlib.crc32(pair[1].name.encode()) % every == 0]
+    for trace, path in tqdm(chosen, desc="windows", unit="window", disable=None):
         with LatencyFile(path) as file:
             digest, start, count = file.trace_digest, file.start, len(file)
         if digest not in labelled:

@@ -56,8 +56,14 @@ def test_training_ends_with_it(data, tmp_path):
     own, programs = tmp_path / "own", tmp_path / "programs"
     own.mkdir()
     (own / names[0]).symlink_to(data.latencies / names[0])
-    label_windows(data.traces, programs, latencies=data.latencies, windows=2, machines=4, count=2000, seed=99, pool=64)
+    label_windows(data.traces, programs, latencies=data.latencies, windows=4, machines=4, count=2000, seed=99, pool=64)
     label_rows(data.traces, programs, own, tmp_path / "rows", every=1)
+    label_rows(data.traces, programs, own, tmp_path / "some", every=2)
+    every, some = ({path.name for path in (tmp_path / name).glob("*")} for name in ("rows", "some"))
+    assert set() < some < every
+    (programs / min(every - some)).unlink()  # which of the others are chosen does not depend on it
+    label_rows(data.traces, programs, own, tmp_path / "fewer", every=2)
+    assert {path.name for path in (tmp_path / "fewer").glob("*")} == some
     with LatencyFile(own / names[0]) as file:
         machines, digest = list(file.machines), file.trace_digest
     for path in (tmp_path / "rows").iterdir():
