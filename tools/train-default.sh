@@ -7,7 +7,7 @@
 # presets and 64 machines of the design space. Either way windows of those programs, and of all others of the
 # catalogue that the machine has, their first instructions among them, are labelled by the embedded simulator on
 # sampled machines, each window on others: these teach the encoder, and the foundation model what other programs do.
-# Every second window of the other programs is labelled on the table's machines too, to refine its rows. Then, with
+# Half the windows of the other programs are labelled on the table's machines too, to refine its rows. Then, with
 # the weights frozen, mixtures of presets teach the encoder besides: real cores, which a design space rarely comes
 # close to. Programs of GEM5's names, other runs of six of them, gnugo, k_hash, and the programs of
 # `benchmarks/uarch/label_unseen.py`, which gem5 has been run on too, are left out: no model sees what it is judged
