@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def columns_of(space: Space, points: NDArray[np.float64], base: Machine | None) 
     values: dict[str, Column] = of_machine(base) if base is not None else {}
     if base is None:
         in_order = points[:, 0] < space.shares.get("in_order_share", 0)
-        values["core"] = column_of("core", CORES)[in_order.astype(int)]
+        values["core"] = _options("core", CORES)[in_order.astype(int)]
         cores = {core: np.flatnonzero(in_order == (core == "in-order")) for core in CORES}
     else:
         cores = {base.core: np.arange(count)}
@@ -89,7 +90,7 @@ def columns_of(space: Space, points: NDArray[np.float64], base: Machine | None) 
                     f"design space {space.name}: {field} needs {error.args[0]}, which comes later or never"
                 ) from None
             if field not in values or np.ndim(values[field]) == 0:
-                values[field] = column_of(field, [None])[np.zeros(count, int)]
+                values[field] = _options(field, (None,))[np.zeros(count, int)]
             values[field][rows] = known[field]
     _leave_out(space, points, values)
     columns = Columns(values, count)
@@ -123,6 +124,11 @@ def _leave_out(space: Space, points: NDArray[np.float64], values: dict[str, Colu
             values[field][nothing] = 0
 
 
+@lru_cache(maxsize=1024)  # a search draws a few machines of one space hundreds of times
+def _options(field: str, values: tuple[Any, ...]) -> Column:
+    return column_of(field, values)
+
+
 def _full(field: str, value: Column, count: int) -> Column:
     """A column of its own of what may be one value."""
     return value if np.ndim(value) else column_of(field, [value])[np.zeros(count, int)]
@@ -141,7 +147,7 @@ def _values(
     if "choices" in dimension:
         choices = dimension["choices"]
         index = np.minimum((coordinate * len(choices)).astype(int), len(choices) - 1)
-        return column_of(field, choices)[index]
+        return _options(field, tuple(choices))[index]
     low, high = float(dimension["low"]), float(dimension["high"])
     if "of" in dimension:
         value = np.rint((low + (high - low) * coordinate) * known[dimension["of"]])

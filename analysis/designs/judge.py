@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ from analysis.budget.gaussian_process import GaussianProcess
 from analysis.budget.within import RATE, within
 from analysis.designs.design import Design
 from analysis.designs.outcome import Outcome
-from analysis.designs.search import ROUNDS, Score, mean_score
+from analysis.designs.search import Score, mean_score, rounds_of
 from analysis.designs.sweep import answered, encoder_of, simulated_by
 from analysis.programs.kept import Kept
 from analysis.programs.targets import Target
@@ -27,11 +28,14 @@ from support.processors import processors
 from uarch.columns import Columns, concatenate
 
 SHARE_OF_BEST = 0.5  # of the points that are simulated, those that look best; the others teach most
+_SEARCHED = 1 / 3  # of the seconds left, at most: the searches still to come
+_LEAST_LAST = 0.1  # of all seconds, whatever the rounds took: the best points are simulated
 
 
 class Judge:
-    """Judges the points of a search for so many within a budget of seconds, a part of it each round.
+    """Judges the points of a search for so many within a budget of seconds, which begins when the judge is made.
 
+    A round's simulations have one share of what is left, the last's, when the best points are simulated, two shares.
     `targets` are the programs, which keep what has been simulated.
     """
 
@@ -52,8 +56,8 @@ class Judge:
         self._cluster, self._progress = cluster, progress
         threads = max(cluster.workers, 1) if cluster is not None else processors()
         self.targets = [_keeping(simulated_by(one, cluster, keep)) for one in within(targets, count, seconds, threads)]
-        self.last = 2 * seconds / (ROUNDS + 1)  # seconds for the end, when the best points are simulated
-        self._each = seconds / (ROUNDS + 1)
+        self._seconds, self._began = seconds, time.perf_counter()
+        self._shares = rounds_of(count) + 1  # those still to come
         work = [0 if one.simulable is None else one.simulable.work for one in self.targets]
         self.simulates = all(work) and SURFACE * sum(work) <= seconds * RATE * threads  # else the model judges alone
 
@@ -62,11 +66,13 @@ class Judge:
 
         It is that of a standard deviation down: what is not known well is worth a try. Nothing where they are too few.
         """
+        seconds = (1 - _SEARCHED) * max(self._left, 0.0) / self._shares
+        self._shares -= 1
         frame = answered(
             self._model,
             self.targets,
             design,
-            self._each,
+            seconds,
             cost=self._cost,
             objective=self._objective,
             share_of_best=SHARE_OF_BEST,
@@ -99,6 +105,19 @@ class Judge:
             return mean_score(np.stack(scores))
 
         return score
+
+    def seconds_to_search(self, share: float) -> float:
+        """Return the seconds for a search that is such a share of those still to come."""
+        return _SEARCHED * share * self._left
+
+    @property
+    def last(self) -> float:
+        """Seconds for the end, when the best points are simulated."""
+        return max(self._left, _LEAST_LAST * self._seconds)
+
+    @property
+    def _left(self) -> float:
+        return self._seconds - (time.perf_counter() - self._began)
 
     def _predicted(self, columns: Columns) -> NDArray[np.float64]:
         """The model's cycles [programs, n]."""

@@ -3,14 +3,17 @@ Global Optimization* 1997), by SciPy, over the coordinates of a grid or a design
 
 What it minimises is what the model predicts. With a judge (`judge.py`) a search has two fidelities and goes on in
 rounds: of each round's best points some are simulated, and the next round minimises the surface through all of those.
+A round ends early where the judge has no more time for it.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +39,18 @@ _CHOSEN_FROM = 10  # times as many of the best points, of which every so many-th
 _LOOKED_AT = 2048
 _IMPOSSIBLE = 1e30
 _BELOW_ONE = 1.0 - 1e-9
-ROUNDS = 5  # of a search with a judge, the first by the model alone
+_ROUNDS = 5  # of a search with a judge, the first by the model alone
 Score = Callable[[Columns], NDArray[np.float64]]  # what is smallest at the best point, [n]
-Judge = Callable[[Design], Score | None]  # nothing: as before
+
+
+class Judge(Protocol):
+    """What gives a search its second fidelity, and its time."""
+
+    def __call__(self, design: Design) -> Score | None:
+        """Return the score that the next round minimises, by points of the design; nothing: the one before."""
+
+    def seconds_to_search(self, share: float) -> float:
+        """Return the seconds for a round that is such a share of the rounds still to come."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +119,19 @@ def search(
         return np.where((cycles < least).any(axis=1), _IMPOSSIBLE, scores)
 
     score: Score = predicted
-    rounds = 1 if judge is None else min(ROUNDS, count)
+    rounds = 1 if judge is None else rounds_of(count)
     with _Evolution(over, seed, rounds, progress) as evolution:
         for number in range(rounds):
-            evolution.go_on(score, count * (number + 1) // rounds - count * number // rounds)
+            seconds = math.inf if judge is None else judge.seconds_to_search(evolution.share)
+            evolution.go_on(score, count * (number + 1) // rounds - count * number // rounds, seconds)
             if judge is not None and number < rounds - 1:
                 score = judge(evolution.design()) or score
         return evolution.design()
+
+
+def rounds_of(count: int) -> int:
+    """Return the number of rounds of a search for so many points, with a judge."""
+    return min(_ROUNDS, count)
 
 
 class _Evolution:
@@ -126,8 +144,8 @@ class _Evolution:
         self._first: list[Columns] = []
         self._tried = self._impossible = 0
         self._reason = ""
-        total = _GENERATIONS + (rounds - 1) * _MORE_GENERATIONS
-        self._bar = tqdm(total=total, desc="search", unit="generation", disable=None if progress else True)
+        self._left = [_GENERATIONS] + (rounds - 1) * [_MORE_GENERATIONS]  # generations of the rounds still to come
+        self._bar = tqdm(total=sum(self._left), desc="search", unit="generation", disable=None if progress else True)
 
     def __enter__(self) -> _Evolution:
         return self
@@ -135,10 +153,19 @@ class _Evolution:
     def __exit__(self, *exception: object) -> None:
         self._bar.close()
 
-    def go_on(self, score: Score, count: int) -> None:
-        """Minimise the score and keep up to `count` points more. Raises InputError where none was ever possible."""
+    @property
+    def share(self) -> float:
+        """The next round's generations over those of all rounds still to come."""
+        return self._left[0] / sum(self._left)
+
+    def go_on(self, score: Score, count: int, seconds: float) -> None:
+        """Minimise the score for so many seconds at most and keep up to `count` points more.
+
+        Raises InputError where none was ever possible.
+        """
         from scipy.optimize import differential_evolution  # takes a while, which every command would wait for
 
+        ends = time.perf_counter() + seconds
         points, columns, values = [], [], []
 
         def tried(population: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -156,6 +183,10 @@ class _Evolution:
                 values.append(found[good])
             return found
 
+        def late(intermediate_result: object) -> bool:
+            self._bar.update()
+            return time.perf_counter() >= ends
+
         random = np.random.default_rng(self._seed + len(self._found))
         population = random.random((_POPULATION, self._over.coordinates))
         population[: len(self._points)] = self._points
@@ -163,12 +194,12 @@ class _Evolution:
             tried,
             [(0.0, 1.0)] * self._over.coordinates,
             init=population,
-            maxiter=(_MORE_GENERATIONS if self._found else _GENERATIONS) - 1,
+            maxiter=self._left.pop(0) - 1,
             vectorized=True,
             updating="deferred",
             polish=False,
             rng=random,
-            callback=lambda intermediate_result: self._bar.update() and None,
+            callback=late,
         )
         if not columns:
             raise InputError(f"an empty sweep: none of {self._tried:,} points can be (the last breaks {self._reason})")

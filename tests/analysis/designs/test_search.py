@@ -1,15 +1,17 @@
 """Searches: by the shipped model alone, and with a judge that simulates."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis import api
 from analysis.budget import budget
 from analysis.budget.coordinates import coordinates
 from analysis.budget.gaussian_process import GaussianProcess
-from analysis.designs import search, sweep
+from analysis.designs import judge, search, sweep
 from analysis.designs.design import grid_design, space_design
 from analysis.programs.simulable import Estimates
 from analysis.programs.targets import Target
@@ -123,6 +125,48 @@ def test_a_search_within_too_short_a_budget_is_the_model_s():
     assert any("simulate the best points" in note for note in found.notes)
     over = search.search_grid(load_machine("base"), GRID)
     assert found.design.fields.equals(search.search(shipped(), [program()], over, 60, progress=False).fields)
+
+
+class Late:
+    """A judge that has no time left, and says nothing."""
+
+    def __call__(self, design):
+        return None
+
+    def seconds_to_search(self, share):
+        return -1.0
+
+
+def test_rounds_end_early_where_there_is_no_time_for_them():
+    over = search.search_space("default")
+    drawn = []
+
+    def columns(points):
+        drawn.append(len(points))
+        return over.columns(points)
+
+    counted = search.Searchable(over.coordinates, columns, ())
+    design = search.search(shipped(), [program()], counted, 60, judge=Late(), progress=False)
+    assert len(design.fields) == 60 and len(drawn) == 5 * 2  # of each round the first population and a generation
+    search.search(shipped(), [program()], counted, 60, progress=False)
+    assert len(drawn) == 5 * 2 + 100
+
+
+def test_what_searches_take_is_of_the_budget(monkeypatch):
+    now, spent = [100.0], []
+    monkeypatch.setattr(judge, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(judge, "answered", lambda model, targets, design, seconds, **_: spent.append(seconds) or rest)
+    rest = pd.DataFrame({"source": ["zero-shot"]})
+    over = judge.Judge(shipped(), [Target(Contrary(), program)], 60, 18.0)
+    design = grid_design(load_machine("base"), {"l2.size_kib": [256]})
+    assert over.seconds_to_search(0.5) == pytest.approx(18 / 3 / 2)
+    for _ in range(4):
+        over(design)
+    assert spent == pytest.approx([2.0, 2.4, 3.0, 4.0])  # two thirds of 18 s by six shares, by five …
+    now[0] += 12
+    assert over.last == pytest.approx(6.0)
+    now[0] += 12
+    assert over.last == pytest.approx(1.8) and over.seconds_to_search(1.0) < 0
 
 
 @pytest.mark.parametrize("count", [1, 3])
