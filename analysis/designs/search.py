@@ -44,7 +44,7 @@ Score = Callable[[Columns], NDArray[np.float64]]  # what is smallest at the best
 
 
 class Judge(Protocol):
-    """What gives a search its second fidelity, and its time."""
+    """The second fidelity of a search, and its time."""
 
     def __call__(self, design: Design) -> Score | None:
         """Return the score that the next round minimises, by points of the design; nothing: the one before."""

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.cluster.hierarchy import dendrogram
 
 # Okabe & Ito (2008), which colour-blind readers can tell apart; their black is a grey that dark pages show too. Then
 # two of Tol's (SRON/EPS/TN/09-002, 2021).
@@ -102,6 +101,8 @@ class Dendrogram:
 
     def branches(self) -> tuple[NDArray[np.float64], NDArray[np.float64], list[str]]:
         """[P - 1, 4] distances and heights of the joins' corners; the leaves from below, at heights 5, 15, 25, …"""
+        from scipy.cluster.hierarchy import dendrogram  # takes a while, which every command would wait for
+
         drawn = dendrogram(np.asarray(self.tree, float), labels=list(self.names), no_plot=True)
         return np.array(drawn["dcoord"]), np.array(drawn["icoord"]), [str(name) for name in drawn["ivl"]]
 
