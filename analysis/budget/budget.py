@@ -101,6 +101,7 @@ def answer(
     share_of_best: float = SHARE_OF_BEST,
     least: int = LEAST,
     limit: int | None = None,
+    names: Sequence[str] = (),
     threads: int | None = None,
     modelled: bool = False,
     told: bool = True,
@@ -111,22 +112,23 @@ def answer(
     No more than `limit` points are simulated, where it is given; `first` are rows that come before all others. Changes
     are told against `base`, which is one of `first` or is simulated too. `score` says which points look best, a
     `share_of_best` of those simulated are such, and the `best` of them are simulated at the end. `modelled`: the
-    surface over a wide design reads what the model predicts, for which there must be time.
+    surface over a wide design reads what the model predicts, for which there must be time. `names` are the points', if
+    they have any.
     Where not one point fits, one line on stderr says so (if `told`) and the model answers, its rows of these `sources`.
     Where fewer than `least` fit, or a field that varies over `first` has one value in all of them, the others stay the
     model's, and one line warns of that; with a `score` they are scaled, so that points of both sources can be ranked.
     """
-    run = SimulatedPoints(program, points, seconds, limit, threads or processors(), level, progress)
-    if run.affordable() < 1:
+    run = SimulatedPoints(program, points, names, seconds, limit, threads or processors(), level, progress)
+    if not run.recall() and run.affordable() < 1:
         if told:
             _tell(
-                f"{program.name}: not one point of {program.work:,} instructions can be simulated in {seconds:g} s; "
+                f"{program.name}: not one point of {program.work:,} instructions can be simulated in {seconds:.3g} s; "
                 "the model answers (raise --budget)"
             )
         return by_model(predicted(), sources)
     with run:
         program.prepare()
-        if not run.recall():
+        if not run.count:
             begin = np.unique(np.array([*first, 0, *range(points.count)][: run.threads], np.int64))
             run.simulate(begin[begin < points.count])
         run.compare_with(base, first[0] if len(first) else None)
@@ -173,13 +175,15 @@ def _corrected(
     most = MOST if run.limit is None else run.limit
     run.wanted = min(most, run.points.count)
     room = min(most, run.count + run.affordable())
+    # Too few for a surface: what looks best by the model is simulated instead.
+    few = score is not None and room < least < run.points.count
     ends = first if len(first) <= min(most // 2, room) else first[: 1 + len(run.moving(first))]
-    if len(ends) <= room:  # fewer would leave a field at one value
+    if len(ends) <= room and not few:  # fewer would leave a field at one value
         run.simulate(run.within(np.array(ends, np.int64)))
     turns = iter(_TURNS)
     for_best = 0
     kept = min(best, min(most, run.count + run.affordable()) // 4) if score is not None else 0  # points for the end
-    while (room := min(most - run.count, run.affordable()) - kept) >= 1:
+    while not few and (room := min(most - run.count, run.affordable()) - kept) >= 1:
         goal = next((turn for turn in turns if turn > run.count), most)
         count = min(goal - run.count, room)
         chosen = process.most_informative(np.setdiff1d(candidates, run.rows), count)
@@ -197,22 +201,25 @@ def _corrected(
         return run.answer(None)
     still = [field for field in run.moving(first) if field not in run.moving(run.rows.tolist())]
     if run.count < least or still:
-        scaled = score is not None  # points that are ranked
+        found = others = by_model(predicted(), sources)
+        if score is not None:
+            found = _scaled(run, others)
+            while run.affordable() >= 1:
+                run.simulate(_leading(run, found, score, best))
+                found = _scaled(run, others)
         lacking = f", none with another {' or '.join(still)}" if still and run.count >= least else ""
         if told:
             _tell(
                 f"{run.program.name}: only {run.count} of {run.points.count} points were simulated in time{lacking}; "
-                f"the model answers for the others{', scaled to these' if scaled else ''} (raise --budget)"
+                f"the model answers for the others{'' if score is None else ', scaled to these'} (raise --budget)"
             )
-        others = by_model(predicted(), sources)
-        return run.answer(_scaled(run, others) if scaled else others)
+        return run.answer(found)
     for turn in range(_TURNS_OF_BEST):
         began = time.perf_counter()
         process = GaussianProcess(where, *run.fitted(generator), process.state)
         log, deviation = process.predict()
         log[run.rows] = np.log(run.cycles)
-        fixed = np.isin(every, run.rows)
-        shown = monotone(run.points, log, fixed)
+        shown = monotone(run.points, log, run.is_simulated)
         run.reserve = 2 * (time.perf_counter() - began)
         if score is None or not best or turn == _TURNS_OF_BEST - 1 or run.affordable() < 1:
             break
@@ -223,7 +230,7 @@ def _corrected(
     half = np.hypot(surface, run.sampling_error()) + moved
     number = np.full(len(every), SOURCES.index("corrected"), np.int8)
     cycles = np.exp(shown)
-    cycles[~fixed] *= 1 + 1e-14  # rounding puts none before a simulated point that is as fast
+    cycles[~run.is_simulated] *= 1 + 1e-14  # rounding puts none before a simulated point that is as fast
     apart = np.hypot(surface, run.error_of_changes()) + moved
     return run.answer(Answer(cycles, np.exp(shown - half), np.exp(shown + half), number, apart))
 
@@ -233,10 +240,17 @@ def _tell(what: str) -> None:
 
 
 def _scaled(run: SimulatedPoints, model: Answer) -> Answer:
-    """The model's numbers times the geometric mean of simulated over predicted, without intervals."""
-    ratio = np.exp(np.mean(np.log(run.cycles) - np.log(model.cycles[run.rows])))
-    number = np.full(len(model.cycles), SOURCES.index("scaled"), np.int8)
-    return replace(model, cycles=model.cycles * ratio, source=number)
+    """The model's numbers times the geometric mean of simulated over predicted, `monotone`, without intervals."""
+    log = np.log(model.cycles) + np.mean(np.log(run.cycles) - np.log(model.cycles[run.rows]))
+    log[run.rows] = np.log(run.cycles)
+    number = np.full(len(log), SOURCES.index("scaled"), np.int8)
+    return replace(model, cycles=np.exp(monotone(run.points, log, run.is_simulated)), source=number)
+
+
+def _leading(run: SimulatedPoints, shown: Answer, score: Score, count: int) -> NDArray[np.int64]:
+    """The rows of so many points, one at least, that look best and are to be simulated."""
+    order = np.argsort(score(run.answer(shown).cycles), kind="stable")
+    return run.within(order)[: max(count, 1)]
 
 
 def _best(run: SimulatedPoints, process: GaussianProcess, score: Score, count: int) -> NDArray[np.int64]:
@@ -260,13 +274,14 @@ class SimulatedPoints:
         self,
         program: Simulable,
         points: Columns,
+        names: Sequence[str],
         seconds: float,
         limit: int | None,
         threads: int,
         level: float,
         progress: bool,
     ) -> None:
-        self._level = level
+        self._level, self._names = level, names
         self.program, self.points, self._seconds, self.threads = program, points, seconds, threads
         self.limit = limit
         self._began = time.perf_counter()
@@ -296,6 +311,11 @@ class SimulatedPoints:
     @property
     def rows(self) -> NDArray[np.int64]:
         return np.array(self._rows, np.int64)
+
+    @property
+    def is_simulated(self) -> NDArray[np.bool_]:
+        """[n] which points are."""
+        return np.isin(np.arange(self.points.count), self._rows)
 
     @property
     def cycles(self) -> NDArray[np.float64]:
@@ -397,7 +417,7 @@ class SimulatedPoints:
         return self.count
 
     def _machines(self, rows: NDArray[np.int64]) -> list[Machine]:
-        return [self.points.machine(int(row), f"point {row}") for row in rows]
+        return [self.points.machine(int(row), self._names[row] if self._names else f"point {row}") for row in rows]
 
     def _take(self, rows: NDArray[np.int64]) -> None:
         found = self.program.simulate(self._machines(rows), self.threads).at(self._level)

@@ -10,6 +10,8 @@ them (cross-conformal prediction, Vovk, *Annals of Mathematics and Artificial In
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -21,6 +23,7 @@ from uarch.columns import Columns
 CANDIDATES = 1000  # points that are weighed for simulation
 LEVEL = 0.95
 LEAST = 6  # simulated points under which there is no surface
+_PAIRS, _MOST_PAIRS = 1 << 20, 10**8  # of points: at once, and in all (seconds)
 _SIZES = ("l1i.size_kib", "l1d.size_kib", "l2.size_kib", "l3.size_kib")
 
 
@@ -54,33 +57,86 @@ def monotone(points: Columns, log: NDArray[np.float64], fixed: NDArray[np.bool_]
         return log
     axes = [np.unique(np.nan_to_num(points[field][repeated]), return_inverse=True)[1] for field in sizes]
     own = np.unique(group[repeated], return_inverse=True)[1]
+    order: _Order
     shape = (*(int(axis.max()) + 1 for axis in axes), int(own.max()) + 1)
-    if math.prod(shape) > 16 * len(repeated) + 1024:
-        return log  # a sparse sample: hardly any two points are comparable
-    index = (*axes, own)
-    known = fixed[repeated]
-    simulated = tuple(axis[known] for axis in index)
-    above, below = _bounds(shape, simulated, log[repeated][known])
-    low, high = above[index], below[index]
-    within = np.clip(log[repeated], low, high)
-    contrary = low > high  # the simulator has a larger cache slower
-    within[contrary] = (low[contrary] + high[contrary]) / 2
-    upper, lower = _bounds(shape, index, np.where(known, log[repeated], within))
+    if math.prod(shape) <= 16 * len(repeated) + 1024:
+        order = _Grid(shape, (*axes, own))
+    elif (np.bincount(own) ** 2).sum() <= _MOST_PAIRS:
+        order = _Pairs(own, axes)
+    else:
+        return log
     found = log.copy()
-    found[repeated] = (upper[index] + lower[index]) / 2
+    found[repeated] = _monotone(order, log[repeated], fixed[repeated])
     return np.where(fixed, log, found)
 
 
-def _bounds(
-    shape: tuple[int, ...], index: tuple[NDArray[np.int64], ...], values: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The largest value at a point or at larger caches (all axes but the last), and the least at smaller ones."""
-    upper, lower = np.full(shape, -np.inf), np.full(shape, np.inf)
-    upper[index] = lower[index] = values
-    for axis in range(len(shape) - 1):
-        upper = np.flip(np.maximum.accumulate(np.flip(upper, axis), axis), axis)
-        lower = np.minimum.accumulate(lower, axis)
-    return upper, lower
+class _Order(Protocol):
+    """Points, some of which have larger caches than others and are otherwise alike."""
+
+    def bounds(self, known: NDArray[np.bool_], values: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
+        """For each point [n] the largest value of those known that are it or have larger caches, and the least of
+        those with smaller ones; the `values` are of the known points.
+        """
+
+
+def _monotone(order: _Order, log: NDArray[np.float64], known: NDArray[np.bool_]) -> NDArray[np.float64]:
+    low, high = order.bounds(known, log[known])
+    within = np.clip(log, low, high)
+    contrary = low > high  # the simulator has a larger cache slower
+    within[contrary] = (low[contrary] + high[contrary]) / 2
+    upper, lower = order.bounds(np.ones_like(known), np.where(known, log, within))
+    return np.asarray((upper + lower) / 2)
+
+
+class _Grid:
+    """Points of a grid, most of which are there: the last of the axes tells alike ones."""
+
+    def __init__(self, shape: tuple[int, ...], index: tuple[NDArray[np.int64], ...]) -> None:
+        self._shape, self._index = shape, index
+
+    def bounds(self, known: NDArray[np.bool_], values: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
+        upper, lower = np.full(self._shape, -np.inf), np.full(self._shape, np.inf)
+        some = tuple(axis[known] for axis in self._index)
+        upper[some] = lower[some] = values
+        for axis in range(len(self._shape) - 1):
+            upper = np.flip(np.maximum.accumulate(np.flip(upper, axis), axis), axis)
+            lower = np.minimum.accumulate(lower, axis)
+        return upper[self._index], lower[self._index]
+
+
+class _Pairs:
+    """Any points; `own` [n] is the same number for alike ones."""
+
+    def __init__(self, own: NDArray[np.int64], axes: list[NDArray[np.int64]]) -> None:
+        self._axes = axes
+        self._sorted = np.argsort(own, kind="stable")
+        count = np.bincount(own)
+        self._begin = np.repeat(np.cumsum(count) - count, count)  # [n] of the group, in sorted order
+        self._alike = np.repeat(count, count)
+
+    def bounds(self, known: NDArray[np.bool_], values: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
+        upper, lower = np.full(len(known), -np.inf), np.full(len(known), np.inf)
+        every = np.zeros(len(known))
+        every[known] = values
+        for small, large in self._pairs():
+            of_larger, of_smaller = known[large], known[small]
+            np.maximum.at(upper, small[of_larger], every[large[of_larger]])
+            np.minimum.at(lower, large[of_smaller], every[small[of_smaller]])
+        return upper, lower
+
+    def _pairs(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Pairs of alike points, the second of which has no smaller cache, some points' at once."""
+        blocks = np.cumsum(self._alike) // _PAIRS
+        for rows in np.split(np.arange(len(blocks)), np.flatnonzero(np.diff(blocks)) + 1):
+            alike = self._alike[rows]
+            small = np.repeat(rows, alike)
+            place = np.arange(len(small)) - np.repeat(np.cumsum(alike) - alike, alike)
+            large = np.repeat(self._begin[rows], alike) + place
+            small, large = self._sorted[small], self._sorted[large]
+            larger = np.ones(len(small), bool)
+            for axis in self._axes:
+                larger &= axis[small] <= axis[large]
+            yield small[larger], large[larger]
 
 
 def _group(kinds: list[NDArray], count: int) -> NDArray[np.int64]:

@@ -206,7 +206,7 @@ def headline(result: Comparison) -> Headline:
     best = methods.sort_values(["above", "simulations"], kind="stable").iloc[0]
     study = result.study
     sentence = f"Designs chosen by {best['method']} are {percent(float(best['above']))} above the best of "
-    sentence += f"{len(study.sizes)}, on average over {len(study.programs)} programs, with "
+    sentence += f"{len(study.sizes)}, on average over {_counted(study.programs)}, with "
     sentence += f"{float(best['simulations']):,.0f} simulations."
     return Headline(percent(float(best["above"])), "above the optimum", sentence, "simulated, every design")
 
@@ -229,7 +229,7 @@ def shown(result: Comparison) -> str:
         }
     )
     trained = ", ".join(result.study.programs[number] for number in result.study.trained)
-    counts = f"{len(result.study.programs)} programs, {len(result.study.sizes)} designs"
+    counts = f"{_counted(result.study.programs)}, {len(result.study.sizes)} designs"
     told = filled(f"{counts}; learned from beforehand: {trained}")
     return f"{columns(list(map(str, frame)), frame.to_numpy().tolist())}\n{told}"
 
@@ -255,3 +255,7 @@ def plot(result: Comparison) -> Figure:
         [points], x=Axis("simulations", zero=True), y=Axis("objective above the optimum, %", zero=True, unit="%")
     )
     return Figure([panel], width=7, height=4)
+
+
+def _counted(programs: Sequence[str]) -> str:
+    return "1 program" if len(programs) == 1 else f"{len(programs)} programs"

@@ -162,6 +162,7 @@ def _answered(
         seconds,
         lambda: by_model()["cycles"].to_numpy()[places],
         first=range(len(configured)),
+        names=[machine.name for machine in configured],
         base=machines[0] if isinstance(machines[0], Machine) else None,
         level=level,
         progress=progress,

@@ -49,6 +49,12 @@ COMMAND = ("{program}", "{value}", "8", "256", "{rounds}")
 REGION = "multiply"
 ROUNDS = 200
 _TOLD = (("cycles", "predicted"), ("fitted", "fitted"), ("simulated", "simulated"), ("host", "this computer"))
+_NAMED = {
+    "cycles": "predicted_cycles",
+    "fitted": "fitted_cycles",
+    "simulated": "simulated_cycles",
+    "host": "host_seconds",
+}
 _FLAGS = ("-O2", "-ftree-vectorize", "-g")
 
 
@@ -96,13 +102,12 @@ class Experiment:
 def result(frame: pd.DataFrame) -> Result:
     """Answer which value of the parameter is the fastest, by the table of `tiling`.
 
-    In the answer's, `fitted`, `simulated` and `host` carry their units: `fitted_cycles`, `simulated_cycles`,
-    `host_seconds`.
+    In the answer's, and in JSON, numbers carry their source and unit: `predicted_cycles`, `fitted_cycles`,
+    `simulated_cycles`, `host_seconds`.
     """
-    named = {"fitted": "fitted_cycles", "simulated": "simulated_cycles", "host": "host_seconds"}
     return Result(
         "Time over a kernel's parameter",
-        frame.rename(columns=named),
+        frame.rename(columns=_NAMED),
         document=lambda: to_json(frame),
         text=lambda: shown(frame),
         sections=lambda: sections(frame),
@@ -274,7 +279,7 @@ def best(frame: pd.DataFrame) -> pd.DataFrame:
 
 def to_json(frame: pd.DataFrame) -> dict[str, Any]:
     """The `--json` document: `points` and `best`, null where there is no number."""
-    return {name: to_rows(table) for name, table in (("points", frame), ("best", best(frame)))}
+    return {name: to_rows(table) for name, table in (("points", frame.rename(columns=_NAMED)), ("best", best(frame)))}
 
 
 def shown(frame: pd.DataFrame) -> str:

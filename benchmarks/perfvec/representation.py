@@ -1,12 +1,12 @@
 """Rate of representation, stage by stage, beside the processor's own matrix product; what shortcuts change.
 
     python benchmarks/perfvec/representation.py TRACE… [--instructions N] [--windows N] [--threads N] [--model M]
-    python benchmarks/perfvec/representation.py TRACE --stages M1 M2 … [--instructions N]
+    python benchmarks/perfvec/representation.py TRACE --stages M1 M2 … [--instructions N] [--float32]
 
 The first N instructions of each trace are represented in bfloat16 and in float32, by the weights as they are rounded
 and as they were trained, some from their middle by windows too. Differences are of predicted cycles, over the machines
 of the model's table. Rates are of CPU time (other processes do not count); the best of several, of the first trace.
-With `--stages` nothing but the rates, of each of these models.
+With `--stages` nothing but the rates, of each of these models; with `--float32` as on a processor without bfloat16.
 """
 
 from __future__ import annotations
@@ -163,10 +163,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--model", type=Path)
     parser.add_argument("--stages", nargs="+", type=Path)
+    parser.add_argument("--float32", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     keep_freed_memory()
-    bf16 = native_bf16()
+    bf16 = native_bf16() and not given.float32
     for path in given.stages or ():
         model = load_model(path)
         weights = sum(weight.numel() for weight in model.foundation.architecture.parameters())

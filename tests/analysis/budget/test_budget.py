@@ -11,6 +11,7 @@ from analysis.budget.corrected import monotone
 from analysis.budget.gaussian_process import GaussianProcess
 from analysis.designs.design import first_points, grid_design, space_design
 from analysis.programs.changes import half_widths
+from analysis.programs.kept import Kept
 from analysis.programs.simulable import Estimates, SimulableTrace
 from uarch.columns import Columns
 from uarch.configuration import replace_field
@@ -38,7 +39,7 @@ def cycles_of(machine):
 class Known:
     """Takes no time, unless `seconds` says what a machine takes."""
 
-    name, isa, instructions, work = "known", "x86-64", 1_000_000, 1_000_000
+    name, isa, identity, instructions, work = "known", "x86-64", "0", 1_000_000, 1_000_000
 
     def __init__(self, work=1_000_000, of=cycles_of):
         self.work, self.asked, self._of = work, [], of
@@ -168,6 +169,38 @@ def test_points_that_are_ranked_are_scaled_to_the_few_that_were_simulated(monkey
     ratio = np.prod(5.0 / model[own]) ** (1 / 3)
     assert found.cycles[~own] == pytest.approx(ratio * model[~own]) and (found.cycles[own] == 5.0).all()
     assert "scaled to these" in capsys.readouterr().err
+
+
+def test_of_few_points_those_that_look_best_are_simulated(monkeypatch):
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(5 - self.count, 0))
+    points = space_design("default", 30).columns
+    model = np.where(np.isin(np.arange(30), [11, 20, 25]), 1.0, 9.0)
+    found = budget.answer(
+        Known(of=lambda machine: 5.0), points, 5.0, lambda: model, score=lambda cycles: cycles, best=2, progress=False
+    )
+    assert found.simulated == 5 and (found.sources[[11, 20, 25]] == "simulated").all()
+
+
+def test_points_that_are_kept_answer_where_there_is_no_time(monkeypatch, capsys):
+    points = space_design("default", 30).columns
+    kept = Kept(Known(of=lambda machine: 5.0))
+    kept.simulate([points.machine(row, "point") for row in (3, 4)])
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: 0)
+    found = budget.answer(kept, points, 5.0, lambda: np.full(30, 7.0), score=lambda cycles: cycles, progress=False)
+    assert np.flatnonzero(found.sources == "simulated").tolist() == [3, 4] and set(found.cycles.round(9)) == {5.0}
+    assert "only 2 of 30 points" in capsys.readouterr().err
+
+
+def test_scaled_points_are_no_slower_with_larger_caches(monkeypatch):
+    """The model has larger caches slower, and a simulated one is as fast as the others."""
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(2 - self.count, 0))
+    sizes = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
+    points = grid_design(load_machine("base"), {"l2.size_kib": sizes}).columns
+    model = np.array([9.0, 8.0, 8.5, 8.0, 7.0, 7.5, 7.6, 7.0])
+    found = budget.answer(
+        Known(of=lambda machine: 5.0), points, 5.0, lambda: model, score=lambda cycles: cycles, progress=False
+    )
+    assert "scaled" in found.sources and (np.diff(found.cycles) <= 1e-9).all()
 
 
 def test_few_points_vary_every_field(design, monkeypatch):
@@ -471,3 +504,31 @@ def test_a_sample_s_interval_is_of_the_level_that_is_asked_for(design):
     assert half[0.95] == pytest.approx(0.03)
     assert half[0.5] == pytest.approx(0.03 * 0.683 / 2.042, rel=0.01)  # Student's quantiles, 30 degrees of freedom
     assert half[0.99] == pytest.approx(0.03 * 2.750 / 2.042, rel=0.01)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_points_far_from_a_grid_are_monotone_too(seed):
+    """The same by brute force over all pairs of 240 points that have few sizes in common; a tenth is simulated."""
+    generator = np.random.default_rng(seed)
+    names = ("l1i.size_kib", "l1d.size_kib", "l2.size_kib", "l3.size_kib")
+    sizes = generator.integers(1, 1000, (240, 4)).astype(float) * [1, 1, 16, 256]
+    sizes[::3] = sizes[1::3] * generator.integers(1, 3, (80, 4))
+    issue = generator.integers(1, 4, 240).astype(float)
+    points = Columns(dict(zip(names, sizes.T, strict=True)) | {"pipeline.issue_width": issue}, 240)
+    log, fixed = generator.normal(size=240), generator.random(240) < 0.1
+    found = monotone(points, log, fixed)
+    larger = (sizes[:, None] <= sizes[None]).all(axis=2) & (issue[:, None] == issue[None])  # [small, large]
+    assert larger.sum() > 400
+
+    def bounds(values, known):
+        upper = np.where(larger & known[None], values[None], -np.inf).max(axis=1)
+        lower = np.where(larger & known[:, None], values[:, None], np.inf).min(axis=0)
+        return upper, lower
+
+    low, high = bounds(log, fixed)
+    contrary, within = low > high, np.clip(log, low, high)
+    within[contrary] = (low[contrary] + high[contrary]) / 2
+    upper, lower = bounds(np.where(fixed, log, within), np.ones(240, bool))
+    assert np.allclose(found, np.where(fixed, log, (upper + lower) / 2), atol=1e-12)
+    alone = monotone(points, log, np.zeros(240, bool))
+    assert (np.where(larger, alone[None] - alone[:, None], 0) <= 1e-12).all() and not np.array_equal(alone, log)

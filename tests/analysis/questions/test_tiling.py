@@ -40,7 +40,10 @@ def test_the_best_values_by_hand():
     assert first["tau_host"] == 1.0
     assert found.loc[("a", "fitted"), ["best", "lost_simulated", "tau_simulated"]].tolist() == ["16", 0.0, 1.0]
     assert pd.isna(found.loc[("b", "predicted"), "simulated"])
-    assert json.dumps(tiling.to_json(frame()), allow_nan=False)
+    document = tiling.to_json(frame())
+    assert json.dumps(document, allow_nan=False)
+    sources = {"predicted_cycles", "fitted_cycles", "simulated_cycles", "host_seconds"}
+    assert sources <= set(document["points"][0]) and "cycles" not in document["points"][0]
     assert len(tiling.plot(frame()).panels) == 2
     head = tiling.headline(frame())
     assert (head.number, head.source) == ("16", "simulated")  # not what this computer says
