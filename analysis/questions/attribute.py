@@ -342,7 +342,7 @@ def attribution_text(frame: pd.DataFrame) -> str:
         ]
         rest = rows[rows["group"] == REST].iloc[0]
         lines.append([REST, f"{rest['cycles']:,.0f}", f"{rest['share']:.1%}", "", ""])
-        by = "by the encoder" if rest["source"] == "zero-shot" else "simulated"
+        by = "zero-shot" if rest["source"] == "zero-shot" else "simulated"
         lines.append([f"whole, {by}", f"{rest['encoded']:,.0f}", "100.0%", "", ""])
         if abs(rest["predicted"] - rest["encoded"]) > 1e-6 * abs(rest["encoded"]):
             lines.append(["whole, as predict says", f"{rest['predicted']:,.0f}", "", "", ""])

@@ -103,7 +103,7 @@ def test_groups_add_up_to_the_encoded_cycles(small_model, program, index):
 
 @pytest.mark.parametrize(
     ("source", "whole", "groups"),
-    [("zero-shot", "by the encoder", None), ("simulated", "simulated", None)]
+    [("zero-shot", "zero-shot", None), ("simulated", "simulated", None)]
     + [(source, "simulated", source) for source in ("corrected", "scaled")],
 )
 def test_the_table_tells_the_source(small_model, program, source, whole, groups):
