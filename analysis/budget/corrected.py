@@ -23,7 +23,7 @@ from uarch.columns import Columns
 CANDIDATES = 1000  # points that are weighed for simulation
 LEVEL = 0.95
 LEAST = 6  # simulated points under which there is no surface
-_PAIRS, _MOST_PAIRS = 1 << 20, 10**8  # of points: at once, and in all (seconds)
+_PAIRS, _MOST_PAIRS = 1 << 20, 3 * 10**7  # of points: at once, and in all (two seconds)
 _SIZES = ("l1i.size_kib", "l1d.size_kib", "l2.size_kib", "l3.size_kib")
 
 
