@@ -241,7 +241,8 @@ def _tell(what: str) -> None:
 
 def _scaled(run: SimulatedPoints, model: Answer) -> Answer:
     """The model's numbers times the geometric mean of simulated over predicted, `monotone`, without intervals."""
-    log = np.log(model.cycles) + np.mean(np.log(run.cycles) - np.log(model.cycles[run.rows]))
+    log = np.log(np.maximum(model.cycles, 1.0))  # a dot product may be below 0
+    log += np.mean(np.log(run.cycles) - log[run.rows])
     log[run.rows] = np.log(run.cycles)
     number = np.full(len(log), SOURCES.index("scaled"), np.int8)
     return replace(model, cycles=np.exp(monotone(run.points, log, run.is_simulated)), source=number)

@@ -196,11 +196,11 @@ def test_scaled_points_are_no_slower_with_larger_caches(monkeypatch):
     monkeypatch.setattr(budget.SimulatedPoints, "affordable", lambda self: max(2 - self.count, 0))
     sizes = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
     points = grid_design(load_machine("base"), {"l2.size_kib": sizes}).columns
-    model = np.array([9.0, 8.0, 8.5, 8.0, 7.0, 7.5, 7.6, 7.0])
+    model = np.array([9.0, 8.0, 8.5, 8.0, 7.0, 7.5, 7.6, -1.0])
     found = budget.answer(
         Known(of=lambda machine: 5.0), points, 5.0, lambda: model, score=lambda cycles: cycles, progress=False
     )
-    assert "scaled" in found.sources and (np.diff(found.cycles) <= 1e-9).all()
+    assert "scaled" in found.sources and (np.diff(found.cycles) <= 1e-9).all() and (found.cycles > 0).all()
 
 
 def test_few_points_vary_every_field(design, monkeypatch):
