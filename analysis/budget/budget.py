@@ -174,16 +174,16 @@ def _corrected(
     process = GaussianProcess(where, rows, np.log(run.cycles[: len(rows)]))
     most = MOST if run.limit is None else run.limit
     run.wanted = min(most, run.points.count)
+    if score is not None:
+        _look_best_first(run, predicted, score, best, least)
     room = min(most, run.count + run.affordable())
-    # Too few for a surface: what looks best by the model is simulated instead.
-    few = score is not None and room < least < run.points.count
     ends = first if len(first) <= min(most // 2, room) else first[: 1 + len(run.moving(first))]
-    if len(ends) <= room and not few:  # fewer would leave a field at one value
+    if len(ends) <= room:  # fewer would leave a field at one value
         run.simulate(run.within(np.array(ends, np.int64)))
     turns = iter(_TURNS)
     for_best = 0
     kept = min(best, min(most, run.count + run.affordable()) // 4) if score is not None else 0  # points for the end
-    while not few and (room := min(most - run.count, run.affordable()) - kept) >= 1:
+    while (room := min(most - run.count, run.affordable()) - kept) >= 1:
         goal = next((turn for turn in turns if turn > run.count), most)
         count = min(goal - run.count, room)
         chosen = process.most_informative(np.setdiff1d(candidates, run.rows), count)
@@ -246,6 +246,14 @@ def _scaled(run: SimulatedPoints, model: Answer) -> Answer:
     log[run.rows] = np.log(run.cycles)
     number = np.full(len(log), SOURCES.index("scaled"), np.int8)
     return replace(model, cycles=np.exp(monotone(run.points, log, run.is_simulated)), source=number)
+
+
+def _look_best_first(run: SimulatedPoints, predicted: Prediction, score: Score, best: int, least: int) -> None:
+    """Simulate what looks best by the model, while there is no time for as many points as a surface needs."""
+    model: Answer | None = None
+    while 1 <= run.affordable() < least - run.count and least < run.points.count:
+        model = model or by_model(predicted())
+        run.simulate(_leading(run, _scaled(run, model), score, best))
 
 
 def _leading(run: SimulatedPoints, shown: Answer, score: Score, count: int) -> NDArray[np.int64]:

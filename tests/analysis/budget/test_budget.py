@@ -181,6 +181,28 @@ def test_of_few_points_those_that_look_best_are_simulated(monkeypatch):
     assert found.simulated == 5 and (found.sources[[11, 20, 25]] == "simulated").all()
 
 
+def test_a_slow_first_point_does_not_keep_the_others_from_a_surface(design, monkeypatch):
+    """At first there seems to be time for three points more, then for sixty."""
+    seemed = iter([3] * 12)
+
+    def left(run):
+        return max(min(next(seemed, 60), 60 - run.count), 0)
+
+    monkeypatch.setattr(budget.SimulatedPoints, "affordable", left)
+    model = np.linspace(1e6, 2e6, design.columns.count)
+    found = budget.answer(
+        Known(),
+        design.columns,
+        60.0,
+        lambda: model,
+        score=lambda cycles: cycles.copy(),
+        best=2,
+        threads=1,
+        progress=False,
+    )
+    assert found.simulated > 40 and set(found.sources) == {"simulated", "corrected"}
+
+
 def test_points_that_are_kept_answer_where_there_is_no_time(monkeypatch, capsys):
     points = space_design("default", 30).columns
     kept = Kept(Known(of=lambda machine: 5.0))
