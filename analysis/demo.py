@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -30,8 +31,11 @@ INSTRUCTIONS = {"gzip": 2_000_000, "grep": 1_000_000, "sort": 1_000_000}  # the 
 _HALF_WIDTH = 0.05  # of the sampled representation
 _SAMPLED = f"the model on a sample of each program, ±{_HALF_WIDTH:.0%}; lines across the bars' ends are 90 % intervals"
 _SIMULATED = "simulated, every instruction"
-_SWEEP = {"l1d.size_kib": [8, 16, 32, 64, 128], "l2.size_kib": [128, 256, 512, 1024, 2048]}
-_FURTHER = {"pipeline.rob_entries": [96, 128, 192], "branch_predictor.kind": ["bimode", "ltage", "tage-sc-l"]}
+_SWEEP: dict[str, list[Any]] = {"l1d.size_kib": [8, 16, 32, 64, 128], "l2.size_kib": [128, 256, 512, 1024, 2048]}
+_FURTHER: dict[str, list[Any]] = {
+    "pipeline.rob_entries": [96, 128, 192],
+    "branch_predictor.kind": ["bimode", "ltage", "tage-sc-l"],
+}
 SECONDS = 5.0  # for the larger sweep
 _SWEEP_BASE = "base"
 _SHOWN = ("base", "zen4", "cortex-a53")  # whose stacks the terminal shows
@@ -157,7 +161,8 @@ def _one_field_off(base: Machine, answered: pd.DataFrame, alone: pd.DataFrame) -
     chosen = differs.sum(axis=1) == 1
     rows = answered[chosen].assign(alone=alone.loc[chosen, "change"])
     field = differs[chosen].idxmax(axis=1)
-    names = [f"{name} {label(rows.loc[row, name])}" for row, name in field.items()]
+    values = [row[name] for row, name in zip(rows.to_dict(orient="records"), field, strict=True)]
+    names = [f"{name} {label(value)}" for name, value in zip(field, values, strict=True)]
     return rows.assign(machine=names, field=field.map(fields.index)).sort_values(["field", *fields])
 
 
@@ -178,7 +183,7 @@ def _plot_changes(changes: pd.DataFrame) -> Figure:
         Bars("within the budget", names, per_cent["change"], per_cent["change_low"], per_cent["change_high"]),
         Bars("the model alone", names, per_cent["alone"]),
     ]
-    panel = Panel(bars, x=Axis("change of gzip's time", unit=" %"), sideways=True)
+    panel = Panel(bars, x=Axis("change of gzip's time, %"), sideways=True)
     return Figure([panel], height=1.4 + 0.3 * len(names))
 
 
