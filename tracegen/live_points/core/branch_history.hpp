@@ -40,6 +40,7 @@ class Marks {
             std::uint64_t fresh = ~words_[word];
             if (word == first / BITS) fresh &= ~std::uint64_t{0} << first % BITS;
             if (word == last / BITS) fresh &= ~std::uint64_t{0} >> (BITS - 1 - last % BITS);
+            if (fresh == 0) continue;  // most often: units execute the same contexts over and over
             std::uint64_t count = static_cast<std::uint64_t>(__builtin_popcountll(fresh));
             for (; count > left; --count) fresh &= fresh - 1;
             words_[word] |= fresh;
