@@ -7,9 +7,9 @@
 # presets and 64 machines of the design space. Either way windows of those programs, and of all others of the
 # catalogue that the machine has, their first instructions among them, are labelled by the embedded simulator on
 # sampled machines, each window on others: these teach the encoder, and the foundation model what other programs do.
-# Half the windows of the other programs are labelled on the table's machines too, to refine its rows. Then, with
-# the weights frozen, mixtures of presets teach the encoder besides: real cores, which a design space rarely comes
-# close to. Programs of GEM5's names, other runs of six of them, gnugo, k_hash, and the programs of
+# So do mixtures of presets, real cores, which a design space rarely comes close to, and machines that vary each field
+# by itself. Half the windows of the other programs are labelled on the table's machines too, to refine its rows.
+# Programs of GEM5's names, other runs of six of them, gnugo, k_hash, and the programs of
 # `benchmarks/uarch/label_unseen.py`, which gem5 has been run on too, are left out: no model sees what it is judged
 # on. The model and its five folds, each without a fifth of the programs and 16 machines, are made alike; the folds
 # give the model its intervals; of programs unlike those that it knows, other kinds of programs do. Presets get
@@ -113,35 +113,27 @@ sampled "$gem5" --at 0 60000 250000
 tool label_rows.py "$out/all" "$out/sampled" "$gem5" "$out/rows"
 wait "$presets"
 each_field
-mkdir -p "$out/spread" "$out/both"
-ln -sf "$out"/sampled/*.latency.h5 "$out/spread"
-for path in "$out"/factorial/*.latency.h5; do
-    ln -sf "$path" "$out/spread/factorial-$(basename "$path")"
-done
-ln -sf "$out"/spread/*.latency.h5 "$out/both"
-for path in "$out"/near/*.latency.h5; do
-    ln -sf "$path" "$out/both/near-$(basename "$path")"
+mkdir -p "$out/taught"
+ln -sf "$out"/sampled/*.latency.h5 "$out/taught"
+for windows in factorial near; do
+    for path in "$out/$windows"/*.latency.h5; do
+        ln -sf "$path" "$out/taught/$windows-$(basename "$path")"
+    done
 done
 
-train() { # MODEL WINDOWS OPTIONS…
-    made=$1 windows=$2
-    shift 2
-    test -e "$made" || "$perfvec" train --traces "$out/all" --latencies "$gem5" --sampled-latencies "$out/$windows" \
+train() { # NAME OPTIONS…
+    made=$out/$1.safetensors
+    shift
+    test -e "$made" || "$perfvec" train --traces "$out/all" --latencies "$gem5" --sampled-latencies "$out/taught" \
         --row-latencies "$out/rows" \
         --schema timed --architecture "${ARCHITECTURE:-mlp}" --width "${WIDTH:-128}" --layers "${LAYERS:-2}" \
         --skip-connection --instructions "${INSTRUCTIONS:-36000000}" --seed 1 --shards "$out/shards" -o "$made" "$@"
 }
-twice() { # MODEL OPTIONS…
-    first=$out/$1.first.safetensors last=$out/$1.safetensors
-    shift
-    train "$first" spread "$@"
-    train "$last" both --frozen --initial "$first" "$@"
-}
 fold() {
-    twice "fold$1" --fold "$1/5" --hold-machines 16 --machine-seed "$1"
+    train "fold$1" --fold "$1/5" --hold-machines 16 --machine-seed "$1"
 }
 all_programs() {
-    twice model --table-latencies "$out/presets"
+    train model --table-latencies "$out/presets"
 }
 beside() { # TRAINING TRAINING
     export OMP_NUM_THREADS=1

@@ -59,8 +59,9 @@ function cyclesOf(fields) {  // of every program
   const corrected = encoder.correction.reduce(applied, x);
   const output = affine(encoder.linear, x).map((value, k) => value + corrected[k]);
   const pace = Math.exp(encoder.pace + output[0]);
-  return page.programs.map(program =>
-    pace * program.onto.reduce((sum, value, k) => sum + value * output[k + 1], program.middle));
+  return page.programs.map(({ middle, onto, events }) =>
+    pace * onto.reduce((sum, value, k) => sum + value * output[k + 1], middle)
+    + events.reduce((sum, value, k) => sum + value * Math.exp(Math.min(encoder.pace + output[k + 1 + onto.length], page.encoder.largest)), 0));
 }
 
 // Simulated and corrected cycles (analysis/questions/explored.py), where the budget that the page was made with allowed them.

@@ -29,7 +29,7 @@ from analysis.results.figure_plotly import packed_library
 from analysis.results.headline import Headline
 from analysis.results.page import HERE as PAGE
 from analysis.results.page import fill, head, to_script
-from perfvec.machines.encoder import MachineEncoder
+from perfvec.machines.encoder import LARGEST, MachineEncoder
 from perfvec.machines.features import features, quantities
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
@@ -121,7 +121,7 @@ def contents(
         "explored": None if explored is None else to_page(explored),
         "encoder": _weights(encoder),
         "quantities": list(quantities().items()),
-        "features": features(),
+        "features": features()[: len(encoder.mean)],
         "fields": _fields(encoder),
         "relations": [
             {"field": relation.field, "bound": relation.bound, "condition": relation.condition}
@@ -155,9 +155,11 @@ def with_l3(machine: Machine) -> Machine:
 
 
 def _projected(encoder: MachineEncoder, program: ProgramVector) -> dict[str, Any]:
-    """cycles = exp(pace) · (middle + coordinates · onto): all that the page needs of the vector."""
+    """The vector as the page needs it: cycles = exp(pace) · (middle + coordinates · onto) + exp(costs) · events."""
     onto = encoder.basis_scale.double().numpy() * (encoder.basis.double().numpy() @ program.vector)
-    return {"middle": float(encoder.basis_mean.double().numpy() @ program.vector), "onto": onto.tolist()}
+    events = encoder.cost_basis.double().numpy() @ program.vector
+    middle = float(encoder.basis_mean.double().numpy() @ program.vector)
+    return {"middle": middle, "onto": onto.tolist(), "events": events.tolist()}
 
 
 def _weights(encoder: MachineEncoder) -> dict[str, Any]:
@@ -165,6 +167,7 @@ def _weights(encoder: MachineEncoder) -> dict[str, Any]:
     return {
         "pace": float(encoder.pace),
         "limit": float(encoder.limit) if torch.isfinite(encoder.limit) else None,
+        "largest": LARGEST,
         "hinges": encoder.hinges.tolist(),
         "mean": _packed(encoder.mean),
         "scale": _packed(encoder.scale),

@@ -27,7 +27,7 @@ def cycles_of_columns(encoder: MachineEncoder, columns: Columns, programs: NDArr
 
     def fill(begin: int) -> None:
         rows = slice(begin, begin + TOGETHER)
-        found[rows] = encoder.cycles(features_of_columns(columns.rows(rows)), programs)
+        found[rows] = encoder.cycles(features_of_columns(columns.rows(rows), len(encoder.mean)), programs)
 
     spread(fill, range(0, columns.count, TOGETHER))
     return found

@@ -70,6 +70,7 @@ def no_inputs(fields: Iterable[str]) -> list[str]:
 
 HINGES = (-1.0, 0.0, 1.0)  # in deviations of a normalised feature
 _DROPOUT = 0.1
+LARGEST = 12.0  # of a logarithm of cycles: what training may try
 _TOLD = 4  # fields in one warning
 _COVERED = 0.9  # of a range of the default space, in the logarithm: 160 sampled machines cover 0.91 of every field's
 
@@ -81,27 +82,32 @@ def input_scale(features: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 class MachineEncoder(nn.Module):
-    """Configuration features [K, F] → machine vectors [K, d]: a pace and a direction.
+    """Configuration features [K, F] → machine vectors [K, d]: a pace and a direction, and costs.
 
-    m = exp(pace) · (mean direction + coordinates · basis): how slow a machine is spans two orders of magnitude, where
-    its time goes is a mixture of what the table's machines show. Pace and coordinates are an affine map of the
-    normalised features plus a two-layer correction. With `hinges` max(0, x − h) is added for each feature x and each h
-    of HINGES, so that the affine map is piecewise linear in each feature (Friedman, Multivariate Adaptive Regression
-    Splines, 1991, without its products). Sizes are read from the tensors when a state is loaded.
+    m = exp(pace) · (mean direction + coordinates · basis) + exp(costs) · cost basis: how slow a machine is spans two
+    orders of magnitude, where its time goes is a mixture of what the table's machines show. What one kind of event
+    costs, as a miss does, is ten times as much on one machine as on another whose other times are the same. Pace,
+    coordinates and costs are an affine map of the normalised features plus a two-layer correction. With `hinges`
+    max(0, x − h) is added for each feature x and each h of HINGES, so that the affine map is piecewise linear in each
+    feature (Friedman, Multivariate Adaptive Regression Splines, 1991, without its products). Sizes are read from the
+    tensors when a state is loaded.
     """
 
     def __init__(
-        self, width: int, *, features: int = 1, coordinates: int = 1, hidden: int = 64, hinges: Sequence[float] = ()
+        self,
+        width: int,
+        *,
+        features: int = 1,
+        coordinates: int = 1,
+        costs: int = 0,
+        hidden: int = 64,
+        hinges: Sequence[float] = (),
     ) -> None:
         super().__init__()
-        inputs = features * (1 + len(hinges))
-        self.linear = nn.Linear(inputs, 1 + coordinates)
+        inputs, outputs = features * (1 + len(hinges)), 1 + coordinates + costs
+        self.linear = nn.Linear(inputs, outputs)
         self.correction = nn.Sequential(
-            nn.Linear(inputs, hidden),
-            nn.SiLU(),
-            nn.Linear(hidden, hidden),
-            nn.SiLU(),
-            nn.Linear(hidden, 1 + coordinates),
+            nn.Linear(inputs, hidden), nn.SiLU(), nn.Linear(hidden, hidden), nn.SiLU(), nn.Linear(hidden, outputs)
         )
         for layer in (self.linear, self.correction[-1]):
             assert isinstance(layer, nn.Linear)
@@ -121,6 +127,7 @@ class MachineEncoder(nn.Module):
             ("high", torch.full((ranges,), torch.inf)),
         ):
             self.register_buffer(name, value)
+        self.register_buffer("cost_basis", torch.zeros(costs, width), persistent=costs > 0)
         self._said: set[tuple[str, str]] = set()  # machine, and a value of its that stderr has named
         self.mean: Tensor
         self.scale: Tensor
@@ -130,6 +137,7 @@ class MachineEncoder(nn.Module):
         self.basis: Tensor
         self.basis_mean: Tensor
         self.basis_scale: Tensor
+        self.cost_basis: Tensor
         self.low: Tensor
         self.high: Tensor
         self.eval()  # dropout is for training alone
@@ -144,16 +152,25 @@ class MachineEncoder(nn.Module):
             hidden = layer(hidden)
             if isinstance(layer, nn.SiLU):
                 hidden = nn.functional.dropout(hidden, _DROPOUT, self.training)
-        output = self.linear(x) + hidden
-        direction = self.basis_mean + (output[:, 1:] * self.basis_scale) @ self.basis
-        return torch.exp(self.pace + output[:, :1]) * direction
+        pace, coordinates, costs = (self.linear(x) + hidden).split([1, len(self.basis), len(self.cost_basis)], dim=1)
+        direction = self.basis_mean + (coordinates * self.basis_scale) @ self.basis
+        return torch.exp(self.pace + pace) * direction + self._exp(costs) @ self.cost_basis
+
+    def _exp(self, costs: Tensor) -> Tensor:
+        return torch.exp((self.pace + costs).clamp(max=LARGEST))
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Load a state of any sizes."""
+        """Load a state of any sizes; one of an older release has no costs."""
         hidden, features = len(state_dict["correction.0.weight"]), len(state_dict["mean"])
         coordinates, width = state_dict["basis"].shape
         MachineEncoder.__init__(
-            self, width, features=features, coordinates=coordinates, hidden=hidden, hinges=state_dict["hinges"].tolist()
+            self,
+            width,
+            features=features,
+            coordinates=coordinates,
+            costs=len(state_dict.get("cost_basis", ())),
+            hidden=hidden,
+            hinges=state_dict["hinges"].tolist(),
         )
         self.low, self.high = torch.empty_like(state_dict["low"]), torch.empty_like(state_dict["high"])
         return super().load_state_dict(state_dict, strict, assign)
@@ -219,7 +236,7 @@ class MachineEncoder(nn.Module):
         """[K, P] cycles of the program vectors [P, d] on the machines of `features_of_machines` rows [K, F].
 
         As `encode(features) @ programs.T`, but the last layers, which are linear, are multiplied with the programs
-        first: a machine then costs 1 + P outputs instead of d.
+        first: a machine then costs 1 + P outputs, and the costs, instead of d.
         """
         vectors = torch.from_numpy(programs).float()
         *inner, last = self.correction
@@ -228,10 +245,15 @@ class MachineEncoder(nn.Module):
         hidden = x = self._normalised(torch.from_numpy(features))
         for layer in inner:
             hidden = layer(hidden)
-        output = torch.zeros(len(x), 1 + len(vectors))
+        sizes = [1, len(self.basis), len(self.cost_basis)]
+        output = torch.zeros(len(x), 1 + len(vectors) + sizes[2])
         for layer, given in ((self.linear, x), (last, hidden)):
-            weight = torch.cat([layer.weight[:1], onto.T @ layer.weight[1:]])
-            bias = torch.cat([layer.bias[:1], onto.T @ layer.bias[1:]])
+            pace, coordinates, costs = layer.weight.split(sizes)
+            pace_bias, coordinates_bias, costs_bias = layer.bias.split(sizes)
+            weight = torch.cat([pace, onto.T @ coordinates, costs])
+            bias = torch.cat([pace_bias, onto.T @ coordinates_bias, costs_bias])
             output += nn.functional.linear(given, weight, bias)
-        direction = self.basis_mean @ vectors.T + output[:, 1:]
-        return (torch.exp(self.pace + output[:, :1]) * direction).double().numpy()
+        pace, projected, costs = output.split([1, len(vectors), sizes[2]], dim=1)
+        direction = self.basis_mean @ vectors.T + projected
+        found = torch.exp(self.pace + pace) * direction + self._exp(costs) @ (self.cost_basis @ vectors.T)
+        return found.double().numpy()

@@ -1,7 +1,8 @@
 """Inputs of the machine encoder: a table of formulas over its fields (`uarch.formula`).
 
 Quantities enter as log2 (1 + x), kinds as one-hot; what a machine does not have is 0. What the fields mean together is
-added: hit latencies from the core on, memory's in cycles, the narrowest width, misses in flight.
+added: hit latencies from the core on, memory's in cycles, the narrowest width, misses in flight, and the latency of an
+access by its distance of reuse.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ UNITS = (
     "fp_div_latency",
 )
 
+
+# Distances of reuse between the sizes that caches have.
+REUSED_KIB = (6.0, 12.0, 24.0, 40.0, 56.0, 96.0, 192.0, 384.0, 768.0, 1536.0, 3072.0, 6144.0, 12288.0, 24576.0)
 
 # Cycles of a step of x86-64's divisions.
 _STEP: Formula = ("else", "functional_units.div_step_latency", "functional_units.div_latency")
@@ -126,7 +130,20 @@ def features() -> tuple[Formula, ...]:
     found += [_log("row hit ns"), _log("row conflict ns"), _log(("*", "row hit ns", "frequency_ghz"))]
     found += [("log2", ("/", "row hit ns", "row conflict ns")), _log("open rows KiB"), _log("rows at once"), "refresh"]
     found += [("is", "branch_predictor.kind", kind) for kind in PREDICTORS[KINDS_IN_PLACE:]]
+    found += [_log(_reuse_latency(first, kib)) for first in ("l1d", "l1i") for kib in REUSED_KIB]
     return tuple(found)
+
+
+def _reuse_latency(first: str, kib: float) -> Formula:
+    """Cycles of an access behind so many KiB of other lines: latencies of the levels that are smaller, and of that with
+    its line.
+    """
+    missed = {level: ("not", ("<=", kib, f"{level}.size_kib")) for level in (first, "l2", "l3")}  # also one not there
+    memory: Formula = ("*", "latency ns", "frequency_ghz")
+    behind: Formula = ("*", missed["l3"], memory)
+    for level, above in (("l3", "l2"), ("l2", first)):
+        behind = ("*", missed[above], ("+", ("else", f"{level}.latency", 0.0), behind))
+    return ("+", f"{first}.latency", behind)
 
 
 def _of_dram(parameter: Callable[[Mapping[str, float]], float], simple: Formula) -> Formula:
@@ -144,13 +161,14 @@ def _log(of: Formula) -> Formula:
     return ("else", ("log2", ("+", 1.0, of)), 0.0)
 
 
-def features_of_columns(columns: Columns) -> NDArray[np.float32]:
-    """[count, F] of many machines at once."""
+def features_of_columns(columns: Columns, most: int | None = None) -> NDArray[np.float32]:
+    """[count, F] of many machines at once; the first `most` features, where that is given."""
     known = dict(columns)
     for name, formula in quantities().items():
         known[name] = evaluate(formula, known)
-    found = np.empty((columns.count, len(features())), np.float32)
-    for number, formula in enumerate(features()):
+    wanted = features()[:most]
+    found = np.empty((columns.count, len(wanted)), np.float32)
+    for number, formula in enumerate(wanted):
         found[:, number] = evaluate(formula, known)
     return found
 

@@ -31,6 +31,7 @@ from uarch.configuration import Machine
 # not: 9.9 and 9.3 % (2026-11-27). Nor would simulating known programs on a new machine help unknown ones much: a vector
 # fitted to 38 windows is 8.4 % off on a program left out, the encoder's 9.3 %.
 _COORDINATES = 48
+_COSTS = 24
 STEPS = 6000
 _SAMPLED, _MACHINES, _TABLE_WINDOWS = 64, 32, 128  # of a step: sampled windows, machines of each, table windows
 _TABLE = 0.5  # weight of the table's machines in the loss
@@ -60,6 +61,7 @@ def fresh(
         recipe.width,
         features=features.shape[1],
         coordinates=min(recipe.width, _COORDINATES),
+        costs=_COSTS,
         hidden=recipe.encoder_layers,
         hinges=HINGES,
     )
@@ -70,6 +72,7 @@ def fresh(
     learned = {
         "basis": torch.randn(encoder.basis.shape) / recipe.width**0.5,
         "basis_mean": torch.randn(recipe.width) / recipe.width**0.5,
+        "cost_basis": 0.1 * torch.randn(encoder.cost_basis.shape) / recipe.width**0.5,
     }
     for name, value in learned.items():
         delattr(encoder, name)

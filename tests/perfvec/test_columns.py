@@ -34,6 +34,11 @@ def test_features_of_random_machines(seed, space):
     assert np.allclose(features_of_columns(of_machines(machines)), expected, rtol=1e-6, atol=1e-6)
 
 
+def test_the_first_features_alone():
+    columns = of_machines(sample(3, 1))
+    assert np.array_equal(features_of_columns(columns, 5), features_of_columns(columns)[:, :5])
+
+
 def test_cycles_are_the_products_of_vectors(monkeypatch):
     monkeypatch.setattr("perfvec.machines.columns.TOGETHER", 7)  # several times, the last one of fewer
     machines = sample(20, 2)

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
-from perfvec.machines.encoder import MachineEncoder, field_names
-from perfvec.machines.features import features, features_of_machines
+from perfvec.machines.encoder import HINGES, MachineEncoder, field_names, input_scale
+from perfvec.machines.features import REUSED_KIB, features, features_of_machines
 from perfvec.model import load_model
 from perfvec.training.encoder_training import learn
-from uarch.configuration import machine_from_dict, replace_field
+from uarch.configuration import machine_from_dict, replace_field, replace_fields
 from uarch.machine_files import load_machine, preset_names
 from uarch.space import load_space, ranges, sample
 
@@ -52,6 +53,50 @@ def test_the_state_alone_makes_the_encoder_again(law):
     again.load_state_dict(encoder.state_dict())
     assert np.array_equal(again.encode(features), encoder.encode(features))
     assert np.array_equal(again.encode(features), again.encode(features))  # no dropout outside training
+
+
+@pytest.fixture
+def costly():
+    """An encoder of random weights, with costs, and 20 machines' features."""
+    torch.manual_seed(3)
+    features = features_of_machines(sample(20, seed=2))
+    encoder = MachineEncoder(8, features=features.shape[1], coordinates=3, costs=2, hidden=8, hinges=HINGES)
+    encoder.mean.copy_(torch.from_numpy(features.mean(axis=0)))
+    encoder.scale.copy_(torch.from_numpy(input_scale(features)))
+    for value in (*encoder.parameters(), encoder.basis, encoder.basis_mean, encoder.cost_basis):
+        value.data.normal_(std=0.2)
+    return encoder, features
+
+
+def test_a_vector_is_a_direction_at_a_pace_and_costs(costly):
+    encoder, features = costly
+    weights = {name: value.double().numpy() for name, value in encoder.state_dict().items()}
+    x = np.clip((features - weights["mean"]) * weights["scale"], -4, 4)
+    x = np.concatenate([x, *(np.maximum(x - hinge, 0) for hinge in HINGES)], axis=1)
+    hidden = x
+    for layer in ("0", "2"):
+        hidden = hidden @ weights[f"correction.{layer}.weight"].T + weights[f"correction.{layer}.bias"]
+        hidden = hidden / (1 + np.exp(-hidden))
+    output = x @ weights["linear.weight"].T + weights["linear.bias"]
+    output += hidden @ weights["correction.4.weight"].T + weights["correction.4.bias"]
+    expected = np.exp(output[:, :1]) * (weights["basis_mean"] + output[:, 1:4] @ weights["basis"])
+    expected += np.exp(output[:, 4:]) @ weights["cost_basis"]
+    np.testing.assert_allclose(encoder.encode(features), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_costs_are_in_the_state_and_in_cycles(costly):
+    encoder, features = costly
+    again = MachineEncoder(8)
+    again.load_state_dict(encoder.state_dict())
+    assert np.array_equal(again.encode(features), encoder.encode(features))
+    programs = np.random.default_rng(1).random((3, 8))
+    np.testing.assert_allclose(
+        encoder.cycles(features, programs), encoder.encode(features) @ programs.T, rtol=1e-3, atol=1e-3
+    )
+
+
+def test_an_encoder_without_costs_has_the_state_of_an_older_release():
+    assert "cost_basis" not in MachineEncoder(8, features=3, coordinates=2).state_dict()
 
 
 def test_the_shipped_model_still_encodes():
@@ -208,3 +253,32 @@ def test_a_new_name_leaves_all_others_where_they_are(capsys):
     assert told == str(
         ["branch_predictor.kind = mine (never)", "l1d.prefetcher = mine (never)", "l2.replacement (no input)"]
     )
+
+
+@pytest.mark.parametrize("first", ["l1d", "l1i"])
+def test_an_access_takes_as_long_as_the_level_that_holds_its_line(first):
+    with_l3 = replace_fields(
+        load_machine("base"),
+        {
+            "frequency_ghz": 2.0,
+            f"{first}.size_kib": 32,
+            f"{first}.latency": 4,
+            "l2.size_kib": 512,
+            "l2.latency": 10,
+            "l3.size_kib": 8192,
+            "l3.latency": 30,
+            "memory": {"model": "simple", "latency_ns": 60, "bandwidth_gbs": 12.8},
+        },
+    )
+    without = replace(with_l3, l3=None)
+    wanted = {24: 4, 40: 14, 384: 14, 768: 44, 6144: 44, 12288: 164, 24576: 164}
+    assert _reuses(first, with_l3, wanted) == pytest.approx(wanted, rel=1e-5)
+    wanted = {24: 4, 40: 14, 384: 14, 768: 134, 24576: 134}
+    assert _reuses(first, without, wanted) == pytest.approx(wanted, rel=1e-5)
+
+
+def _reuses(first, machine, distances):
+    """Latencies of accesses that are so many KiB apart, by the places of these features."""
+    later = features_of_machines([machine])[0][-2 * len(REUSED_KIB) :]
+    of_first = later[: len(REUSED_KIB)] if first == "l1d" else later[len(REUSED_KIB) :]
+    return {kib: float(2.0 ** of_first[REUSED_KIB.index(kib)] - 1.0) for kib in distances}

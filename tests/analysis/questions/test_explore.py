@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -18,6 +19,7 @@ from analysis.questions import attribute
 from analysis.questions.explore import contents, explore, starts, stops
 from analysis.questions.explored import Explored, around, ask
 from analysis.questions.predict import predict
+from perfvec.machines.encoder import MachineEncoder
 from support.errors import InputError
 from tests.analysis.vectors import program, shipped
 from uarch.columns import of_machine, of_machines, possible
@@ -355,6 +357,30 @@ def test_formulas_by_hand():
 def test_relations_hold_of_machines_and_of_columns():
     machines = sample(30, 2)
     assert possible(of_machines(machines))[0].all()
+
+
+def test_a_model_that_tells_costs_is_predicted_as_the_command_does(browser, tmp_path):
+    model = replace(shipped(), encoder=_with_costs(shipped().encoder, PROGRAMS[0].vector))
+    browser.open(explore(tmp_path / "e.html", model, PROGRAMS, []))
+    for machine in sampled(2, 5):
+        build(browser, machine)
+        cycles = predict(model, PROGRAMS, [machine])["cycles"]
+        np.testing.assert_allclose(numbers(browser)[:, 1], cycles, rtol=1e-3)
+        assert (np.abs(cycles / predict(shipped(), PROGRAMS, [machine])["cycles"] - 1) > 0.01).any()
+
+
+def _with_costs(encoder, vector):
+    """The encoder, with two costs besides, each about a tenth of a program's time."""
+    torch.manual_seed(1)
+    state = dict(encoder.state_dict())
+    for name in ("linear.weight", "linear.bias", "correction.4.weight", "correction.4.bias"):
+        more = 0.05 * torch.randn(2, *state[name].shape[1:])
+        state[name] = torch.cat([state[name], more])
+    share = 0.1 * float(state["basis_mean"].double().numpy() @ vector) / float(vector @ vector)
+    state["cost_basis"] = torch.from_numpy(np.outer([share, 2 * share], vector)).float()
+    found = MachineEncoder(1)
+    found.load_state_dict(state)
+    return found
 
 
 def test_a_model_without_an_encoder_is_told(tmp_path):
