@@ -410,7 +410,9 @@ def test_refreshes_are_no_part_of_changes(tmp_path):
     samples = [of_trace(path, units=128, seed=seed, progress=False) for seed in range(4)]
     found = np.array([LivePointsSimulator(points).simulate(machines, 1).cycles for points in samples])
     cycles = cycles_of(path, machines)
-    assert np.all(np.abs(found / cycles - 1) <= 0.015)
+    # A sample's standard deviation is 0.65 %, whichever units the program's place in memory puts into it.
+    assert np.all(np.abs(found / cycles - 1) <= 4 * 0.0065)
+    assert np.all(np.abs((found / cycles - 1).mean(axis=0)) <= 4 * 0.0065 / 2)
     changes = found[:, 1:] / found[:, :1] - cycles[1:] / cycles[0]
     assert np.all(np.abs(changes.mean(axis=0)) <= 0.005)
 
