@@ -59,9 +59,10 @@ function cyclesOf(fields) {  // of every program
   const corrected = encoder.correction.reduce(applied, x);
   const output = affine(encoder.linear, x).map((value, k) => value + corrected[k]);
   const pace = Math.exp(encoder.pace + output[0]);
+  const costs = output.slice(output.length - encoder.costs).map(cost => Math.exp(Math.min(encoder.pace + cost, encoder.largest)));
   return page.programs.map(({ middle, onto, events }) =>
     pace * onto.reduce((sum, value, k) => sum + value * output[k + 1], middle)
-    + events.reduce((sum, value, k) => sum + value * Math.exp(Math.min(encoder.pace + output[k + 1 + onto.length], page.encoder.largest)), 0));
+    + events.reduce((sum, value, k) => sum + value * costs[k], 0));
 }
 
 // Simulated and corrected cycles (analysis/questions/explored.py), where the budget that the page was made with allowed them.

@@ -167,6 +167,7 @@ def _weights(encoder: MachineEncoder) -> dict[str, Any]:
     return {
         "pace": float(encoder.pace),
         "limit": float(encoder.limit) if torch.isfinite(encoder.limit) else None,
+        "costs": len(encoder.cost_basis),
         "largest": LARGEST,
         "hinges": encoder.hinges.tolist(),
         "mean": _packed(encoder.mean),

@@ -31,7 +31,7 @@ from uarch.configuration import Machine
 # not: 9.9 and 9.3 % (2026-11-27). Nor would simulating known programs on a new machine help unknown ones much: a vector
 # fitted to 38 windows is 8.4 % off on a program left out, the encoder's 9.3 %.
 _COORDINATES = 48
-_COSTS = 24
+_COSTS = 24  # with the network of fold 1 frozen, 64 beside 24 coordinates did no better (2026-11-30)
 STEPS = 6000
 _SAMPLED, _MACHINES, _TABLE_WINDOWS = 64, 32, 128  # of a step: sampled windows, machines of each, table windows
 _TABLE = 0.5  # weight of the table's machines in the loss
