@@ -98,7 +98,7 @@ class Local:
                     "a worker process was killed, perhaps for want of memory; use fewer --workers (what is done stays)"
                 ) from None
             except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.shutdown(cancel_futures=True)  # and wait: Python may write an error if it ends before a pool does
                 raise
 
 

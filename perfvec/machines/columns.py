@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perfvec.machines.encoder import MachineEncoder, no_inputs
-from perfvec.machines.features import features_of_columns
+from perfvec.machines.features import features_of_columns, varying_features
 from perfvec.representation.spread import spread
 from uarch.columns import Columns
 
@@ -24,10 +24,12 @@ def cycles_of_columns(encoder: MachineEncoder, columns: Columns, programs: NDArr
     compute.
     """
     found = np.empty((columns.count, len(programs)))
+    most = len(encoder.mean)
+    varying = varying_features(columns, most)
 
     def fill(begin: int) -> None:
         rows = slice(begin, begin + TOGETHER)
-        found[rows] = encoder.cycles(features_of_columns(columns.rows(rows), len(encoder.mean)), programs)
+        found[rows] = encoder.cycles(features_of_columns(columns.rows(rows), most), programs, varying)
 
     spread(fill, range(0, columns.count, TOGETHER))
     return found

@@ -72,6 +72,7 @@ HINGES = (-1.0, 0.0, 1.0)  # in deviations of a normalised feature
 _DROPOUT = 0.1
 LARGEST = 12.0  # of a logarithm of cycles: what training may try
 _TOLD = 4  # fields in one warning
+_ALL = slice(None)
 _COVERED = 0.9  # of a range of the default space, in the logarithm: 160 sampled machines cover 0.91 of every field's
 
 
@@ -142,8 +143,10 @@ class MachineEncoder(nn.Module):
         self.high: Tensor
         self.eval()  # dropout is for training alone
 
-    def _normalised(self, features: Tensor) -> Tensor:
-        x = ((features[:, : len(self.mean)] - self.mean) * self.scale).clamp(-self.limit, self.limit)
+    def _normalised(self, features: Tensor, which: Tensor | slice = _ALL) -> Tensor:
+        """The inputs that `which` of the features make."""
+        x = features[:, : len(self.mean)][:, which]
+        x = ((x - self.mean[which]) * self.scale[which]).clamp(-self.limit, self.limit)
         return torch.cat([x, *(torch.relu(x - hinge) for hinge in self.hinges)], dim=1)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -232,27 +235,36 @@ class MachineEncoder(nn.Module):
         return self(torch.from_numpy(features)).double().numpy()
 
     @torch.no_grad()
-    def cycles(self, features: NDArray[np.float32], programs: NDArray[np.float64]) -> NDArray[np.float64]:
+    def cycles(
+        self, features: NDArray[np.float32], programs: NDArray[np.float64], varying: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float64]:
         """[K, P] cycles of the program vectors [P, d] on the machines of `features_of_machines` rows [K, F].
 
         As `encode(features) @ programs.T`, but the last layers, which are linear, are multiplied with the programs
-        first: a machine then costs 1 + P outputs, and the costs, instead of d.
+        first: a machine then costs 1 + P outputs, and the costs, instead of d. Features that are not among the
+        `varying` [F] are the first machine's on all, and multiplied once.
         """
         vectors = torch.from_numpy(programs).float()
-        *inner, last = self.correction
-        assert isinstance(last, nn.Linear)
+        entry, *inner, last = self.correction
+        assert isinstance(entry, nn.Linear) and isinstance(last, nn.Linear)
         onto = self.basis_scale[:, None] * (self.basis @ vectors.T)  # [coordinates, P]
-        hidden = x = self._normalised(torch.from_numpy(features))
+        sizes = [1, len(self.basis), len(self.cost_basis)]
+
+        def outputs(of: Tensor) -> Tensor:  # of `linear` and `last`, of their weights or biases
+            pace, coordinates, costs = of.split(sizes)
+            return torch.cat([pace, onto.T @ coordinates, costs])
+
+        given = torch.from_numpy(features)
+        weight = torch.cat([outputs(self.linear.weight), entry.weight])
+        bias = torch.cat([outputs(self.linear.bias), entry.bias])
+        varies = torch.ones(len(self.mean), dtype=torch.bool) if varying is None else torch.from_numpy(varying)
+        inputs = varies.repeat(1 + len(self.hinges))
+        bias = bias + weight[:, ~inputs] @ self._normalised(given[:1], ~varies)[0]
+        x = nn.functional.linear(self._normalised(given, varies), weight[:, inputs], bias)
+        output, hidden = x.split([1 + len(vectors) + sizes[2], len(entry.weight)], dim=1)
         for layer in inner:
             hidden = layer(hidden)
-        sizes = [1, len(self.basis), len(self.cost_basis)]
-        output = torch.zeros(len(x), 1 + len(vectors) + sizes[2])
-        for layer, given in ((self.linear, x), (last, hidden)):
-            pace, coordinates, costs = layer.weight.split(sizes)
-            pace_bias, coordinates_bias, costs_bias = layer.bias.split(sizes)
-            weight = torch.cat([pace, onto.T @ coordinates, costs])
-            bias = torch.cat([pace_bias, onto.T @ coordinates_bias, costs_bias])
-            output += nn.functional.linear(given, weight, bias)
+        output = output + nn.functional.linear(hidden, outputs(last.weight), outputs(last.bias))
         pace, projected, costs = output.split([1, len(vectors), sizes[2]], dim=1)
         direction = self.basis_mean @ vectors.T + projected
         found = torch.exp(self.pace + pace) * direction + self._exp(costs) @ (self.cost_basis @ vectors.T)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,8 +130,8 @@ def features() -> tuple[Formula, ...]:
     found += [("*", "in order", ("log2", "narrowest")), ("*", "in order", ("log2", "to memory"))]
     found += [_log("row hit ns"), _log("row conflict ns"), _log(("*", "row hit ns", "frequency_ghz"))]
     found += [("log2", ("/", "row hit ns", "row conflict ns")), _log("open rows KiB"), _log("rows at once"), "refresh"]
-    found += [("is", "branch_predictor.kind", kind) for kind in PREDICTORS[KINDS_IN_PLACE:]]
     found += [_log(_reuse_latency(first, kib)) for first in ("l1d", "l1i") for kib in REUSED_KIB]
+    found += [("is", "branch_predictor.kind", kind) for kind in PREDICTORS[KINDS_IN_PLACE:]]
     return tuple(found)
 
 
@@ -163,14 +164,24 @@ def _log(of: Formula) -> Formula:
 
 def features_of_columns(columns: Columns, most: int | None = None) -> NDArray[np.float32]:
     """[count, F] of many machines at once; the first `most` features, where that is given."""
+    each = _of_each(columns, most)
+    found = np.empty((columns.count, len(each)), np.float32)
+    for number, feature in enumerate(each):
+        found[:, number] = feature
+    return found
+
+
+def varying_features(columns: Columns, most: int | None = None) -> NDArray[np.bool_]:
+    """[F] which features depend on fields that have a column: all others are alike on all of the machines."""
+    return np.array([np.ndim(feature) > 0 for feature in _of_each(columns.rows(slice(1)), most)])
+
+
+def _of_each(columns: Columns, most: int | None) -> list[Any]:
+    """The first `most` features: [count] numbers, or one."""
     known = dict(columns)
     for name, formula in quantities().items():
         known[name] = evaluate(formula, known)
-    wanted = features()[:most]
-    found = np.empty((columns.count, len(wanted)), np.float32)
-    for number, formula in enumerate(wanted):
-        found[:, number] = evaluate(formula, known)
-    return found
+    return [evaluate(formula, known) for formula in features()[:most]]
 
 
 def narrowest(columns: Columns) -> NDArray[np.float64]:

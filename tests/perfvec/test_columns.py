@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.designs.design import grid_design
 from analysis.questions.predict import notes, predict
 from perfvec.machines.columns import cycles_of_columns, outside_of_columns, partly_unseen
 from perfvec.machines.encoder import MachineEncoder
-from perfvec.machines.features import features_of_columns, features_of_machines
+from perfvec.machines.features import features_of_columns, features_of_machines, varying_features
 from tests.analysis.vectors import program, shipped
 from uarch.columns import of_machines
 from uarch.configuration import replace_field, replace_fields
@@ -46,6 +47,25 @@ def test_cycles_are_the_products_of_vectors(monkeypatch):
     programs = np.stack([program(seed=seed).vector for seed in range(3)])
     expected = encoder.encode(np.concatenate([features_of_machines([machine]) for machine in machines])) @ programs.T
     assert np.allclose(cycles_of_columns(encoder, of_machines(machines), programs), expected, rtol=1e-3)
+
+
+GRID = {"l2.size_kib": [256, 1024], "pipeline.rob_entries": [64, 192, 320], "branch_predictor.kind": ["local", "tage"]}
+
+
+def test_features_of_fields_that_do_not_vary_are_alike():
+    columns = grid_design(load_machine("zen2"), GRID).columns
+    varying, found = varying_features(columns), features_of_columns(columns)
+    assert 0 < varying.sum() < 0.5 * len(varying)
+    assert (found[:, ~varying] == found[0, ~varying]).all()
+    assert varying_features(columns, 5).tolist() == varying[:5].tolist()
+
+
+def test_cycles_of_a_grid_are_those_of_its_machines():
+    design = grid_design(load_machine("zen2"), GRID)
+    encoder, programs = shipped().encoder, program(seed=3).vector[None]
+    machines = [design.machine(row, f"m{row}") for row in range(design.columns.count)]
+    expected = encoder.encode(features_of_machines(machines)) @ programs.T
+    assert np.allclose(cycles_of_columns(encoder, design.columns, programs), expected, rtol=1e-4)
 
 
 def test_what_lies_outside_is_what_machines_say():

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import active_children
 from pathlib import Path
 from threading import Timer
 
@@ -95,6 +96,22 @@ def test_a_tasks_error_is_the_callers(dask):
     for some in (Local(2), dask):
         with pytest.raises(InputError, match="2 is wrong"):
             list(some.map(refuse, [1, 2, 3]))
+
+
+def refuse_or_wait(path: Path | None):
+    if path is None:
+        time.sleep(0.5)  # the other has begun
+        raise InputError("no path")
+    (path / "begun").touch()
+    time.sleep(2)
+    (path / "ended").touch()
+
+
+def test_an_error_comes_when_all_processes_have_ended(tmp_path):
+    with pytest.raises(InputError, match="no path"):
+        list(Local(2).map(refuse_or_wait, [tmp_path, None]))
+    assert not (tmp_path / "begun").exists() or (tmp_path / "ended").exists()
+    assert active_children() == []
 
 
 def test_what_was_not_begun_is_dropped_with_the_caller(dask, tmp_path):
