@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from support.errors import InputError
 from support.text import nearest, show
-from uarch.formula import Formula, evaluate
+from uarch.formula import Formula, evaluate, names
 
 _DEEPEST = 100
 _LONGEST = 500  # letters: a formula is never deeper than its text is long
@@ -36,7 +36,7 @@ class Expression:
     @property
     def names(self) -> list[str]:
         """The names it holds, each once, in their order."""
-        return list(dict.fromkeys(_names(self.formula)))
+        return list(dict.fromkeys(names(self.formula)))
 
     def check_names(self, known: Collection[str]) -> None:
         """Raises InputError for the first name that is not `known`, with the nearest one that is."""
@@ -80,14 +80,6 @@ def parse(text: str, what: str = "--cost") -> Expression:
     except SyntaxError as error:
         raise reader.error(str(error.msg), (error.offset or 1) - 1) from None
     return Expression(what, text, reader.formula(root, 0), reader.positions)
-
-
-def _names(formula: Formula) -> Iterator[str]:
-    if isinstance(formula, str):
-        yield formula
-    elif isinstance(formula, tuple):
-        for part in formula[1:]:
-            yield from _names(part)
 
 
 def _replaced(formula: Formula, name: str, by: Formula) -> Formula:

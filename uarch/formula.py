@@ -15,7 +15,7 @@ A field that a machine does not have is NaN: comparisons with it are false, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from typing import Any
 
@@ -81,6 +81,16 @@ def evaluate(formula: Formula, values: Mapping[str, Any]) -> Any:
     if kind == "power of two":
         return is_power_of_two(arguments[0])
     return reduce(_OPERATIONS[kind], arguments)
+
+
+def names(formula: Formula) -> Iterator[str]:
+    """The names that the formula reads, in their order; one may come again."""
+    if isinstance(formula, str):
+        yield formula
+    elif isinstance(formula, tuple):
+        kind, *parts = formula
+        for part in {"is": parts[:1], "choose": (parts[0], parts[-1])}.get(kind, parts):
+            yield from names(part)
 
 
 def _number(values: Mapping[str, Any], field: str) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from uarch.columns import Columns, of_machines
 from uarch.configuration import Machine
 from uarch.constraints import PREDICTORS, STREAM, TAGGED, dram_models
-from uarch.formula import Formula, evaluate
+from uarch.formula import Formula, evaluate, names
 
 CACHES = ("l1i", "l1d", "l2", "l3")
 PIPELINE = (
@@ -164,24 +163,23 @@ def _log(of: Formula) -> Formula:
 
 def features_of_columns(columns: Columns, most: int | None = None) -> NDArray[np.float32]:
     """[count, F] of many machines at once; the first `most` features, where that is given."""
-    each = _of_each(columns, most)
-    found = np.empty((columns.count, len(each)), np.float32)
-    for number, feature in enumerate(each):
-        found[:, number] = feature
+    known = dict(columns)
+    for name, formula in quantities().items():
+        known[name] = evaluate(formula, known)
+    wanted = features()[:most]
+    found = np.empty((columns.count, len(wanted)), np.float32)
+    for number, formula in enumerate(wanted):
+        found[:, number] = evaluate(formula, known)
     return found
 
 
 def varying_features(columns: Columns, most: int | None = None) -> NDArray[np.bool_]:
-    """[F] which features depend on fields that have a column: all others are alike on all of the machines."""
-    return np.array([np.ndim(feature) > 0 for feature in _of_each(columns.rows(slice(1)), most)])
-
-
-def _of_each(columns: Columns, most: int | None) -> list[Any]:
-    """The first `most` features: [count] numbers, or one."""
-    known = dict(columns)
+    """[F] which features read a field that has a column: all others are alike on all of the machines."""
+    varied = set(columns.varied)
     for name, formula in quantities().items():
-        known[name] = evaluate(formula, known)
-    return [evaluate(formula, known) for formula in features()[:most]]
+        if not varied.isdisjoint(names(formula)):
+            varied.add(name)
+    return np.array([not varied.isdisjoint(names(formula)) for formula in features()[:most]])
 
 
 def narrowest(columns: Columns) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ import pytest
 
 from uarch.configuration import flatten
 from uarch.constraints import RELATIONS
-from uarch.formula import evaluate, is_power_of_two
+from uarch.formula import evaluate, is_power_of_two, names
 from uarch.space import sample
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def test_without_numpy_the_numbers_are_the_same():
     code = """import json, sys
 sys.modules["numpy"] = None
 sys.path.insert(0, sys.argv[1])
-from uarch.formula import evaluate, is_power_of_two
+from uarch.formula import evaluate, is_power_of_two, names
 rows, formulas = json.load(sys.stdin)
 tuples = lambda item: tuple(map(tuples, item)) if isinstance(item, list) else item
 print(json.dumps([[float(evaluate(tuples(formula), row)) for formula in formulas] for row in rows]))"""
@@ -59,3 +59,18 @@ print(json.dumps([[float(evaluate(tuples(formula), row)) for formula in formulas
 
 def test_powers_of_two_are_whole():
     assert is_power_of_two(np.array([0.25, 0.5, 1, 2, 3, 0])).tolist() == [False, False, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("formula", "expected"),
+    [
+        (3, []),
+        ("a", ["a"]),
+        (("+", "a", ("min", 1, "b", "a")), ["a", "b", "a"]),
+        (("is", "core", "in-order"), ["core"]),
+        (("has", "a"), ["a"]),
+        (("choose", "kind", ("x", "y"), (1, 2), ("log2", "a")), ["kind", "a"]),
+    ],
+)
+def test_names_are_those_that_are_read(formula, expected):
+    assert list(names(formula)) == expected
