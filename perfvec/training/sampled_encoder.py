@@ -23,6 +23,7 @@ from perfvec.machines.encoder import HINGES, MachineEncoder, input_scale
 from perfvec.machines.features import features_of_machines
 from perfvec.training.batches import drawn_pairs
 from perfvec.training.data import SampledShard
+from perfvec.training.ordered import SIZES, excess, not_slower
 from perfvec.training.recipe import Recipe
 from uarch.configuration import Machine
 
@@ -35,6 +36,7 @@ _COSTS = 24  # with the network of fold 1 frozen, 64 beside 24 coordinates did n
 STEPS = 6000
 _SAMPLED, _MACHINES, _TABLE_WINDOWS = 64, 32, 128  # of a step: sampled windows, machines of each, table windows
 _TABLE = 0.5  # weight of the table's machines in the loss
+PAIRS = 3000  # of machines that differ in a cache's size, and twice as many in anything
 _LEVEL, _CHANGE = 0.1, 0.03  # relative errors beyond which they count linearly (Huber)
 
 
@@ -115,7 +117,8 @@ def refined(
     together: MachineEncoder, sampled: Sequence[Windows], table: Windows, *, seed: int, progress: bool = True
 ) -> MachineEncoder:
     """Return the encoder after training on whole windows; of each two of a sampled window's machines the second is the
-    first with one field changed. `sampled` are of a window each.
+    first with one field changed. `sampled` are of a window each. What cannot make a machine slower does not
+    (`perfvec.training.ordered`).
     """
     torch.manual_seed(seed)
     generator = np.random.default_rng(seed)
@@ -123,6 +126,7 @@ def refined(
     vectors, latencies, features = (
         torch.from_numpy(value).float() for value in (table.vectors, table.latencies, table.features[0])
     )
+    ordered = ((not_slower(PAIRS, seed, SIZES), 64), (not_slower(2 * PAIRS, seed + 1), 128))  # and pairs of a step
     optimizer = AdamW(encoder.parameters(), lr=2e-3, weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     for _ in tqdm(range(STEPS), desc="encoder", unit="step", disable=None if progress else True):
@@ -134,6 +138,9 @@ def refined(
         rows = torch.from_numpy(generator.integers(0, len(vectors), _TABLE_WINDOWS))
         of_table = vectors[rows] @ encoder(features).T / latencies[rows]
         loss = _huber(relative - 1, _LEVEL) + _huber(change, _CHANGE) + _TABLE * _huber(of_table - 1, _LEVEL)
+        for pairs, drawn in ordered:
+            some = torch.from_numpy(generator.integers(0, len(pairs), drawn))
+            loss = loss + _huber(excess(encoder, pairs[some], vector), _CHANGE)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(encoder.parameters(), 1.0)

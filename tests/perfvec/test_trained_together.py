@@ -170,6 +170,7 @@ def test_the_encoder_learns_with_the_model_and_a_run_continues_bit_for_bit(data,
 @pytest.mark.slow
 def test_a_model_has_that_encoder(data, sampled, tmp_path, monkeypatch):
     monkeypatch.setattr(sampled_encoder, "STEPS", 50)
+    monkeypatch.setattr(sampled_encoder, "PAIRS", 20)
     path = tmp_path / "m.safetensors"
     model = train(
         data.traces,
@@ -237,6 +238,7 @@ def test_last_touches_are_those_of_a_visit_to_every_line(data):
 @pytest.mark.slow
 def test_with_frozen_weights_machines_alone_are_taught(data, sampled, tmp_path, monkeypatch):
     monkeypatch.setattr(sampled_encoder, "STEPS", 20)
+    monkeypatch.setattr(sampled_encoder, "PAIRS", 20)
     near = tmp_path / "near"
     label_windows(
         data.traces,
@@ -285,6 +287,7 @@ def test_with_frozen_weights_machines_alone_are_taught(data, sampled, tmp_path, 
 def test_a_model_lists_every_program_that_taught_it(data, sampled, tmp_path, monkeypatch):
     """Also those of sampled windows, and those that taught a frozen model's encoder."""
     monkeypatch.setattr(sampled_encoder, "STEPS", 5)
+    monkeypatch.setattr(sampled_encoder, "PAIRS", 20)
     one, other = sorted(program.name for program in data.model.programs)
     recipe = replace(RECIPE, instructions=4 * 288)
 
