@@ -1,4 +1,4 @@
-"""How often a model has a larger cache slower: python -m benchmarks.perfvec.slower_caches [MODEL …]
+"""Shares of larger caches that a model has slower: python -m benchmarks.perfvec.slower_caches [MODEL …]
 
 Of sampled machines, each with one cache twice as large at the same latency, and of the programs that the model knows.
 """
