@@ -27,12 +27,11 @@ from perfvec.machines.features import features_of_machines
 from support.errors import InputError
 from support.seal import sealed_digest
 from tracegen.features import Schema
-from tracegen.formats.latency import LatencyFile
+from tracegen.formats.latency import CUT, LatencyFile
 from tracegen.formats.trace import Chunk, Trace
 from uarch.configuration import Machine, configuration_key
 
 WARMUP = 128  # instructions kept before the labelled ones
-SATURATED = 65535
 _TOO_MANY = 1e-3  # share of a machine's latencies that are saturated
 _LAYOUT = 3  # of a shard's folder
 _PART = 1 << 17
@@ -161,7 +160,8 @@ def prepare_sampled(
     traces: Path, latencies: Path, schema: Schema, folder: Path, known: Sequence[Shard], *, progress: bool = True
 ) -> tuple[SampledShard, ...]:
     """Shards of latency files whose machines differ from file to file. A window that lies in one of the `known` shards
-    takes its features from there. Raises InputError as `prepare` does.
+    takes its features from there. A window with a latency that was cut is left out: it took longer than its label says,
+    and the features do tell of it. Raises InputError as `prepare` does.
     """
     folder.mkdir(parents=True, exist_ok=True)
     of_traces: dict[Path, list[Path]] = {}
@@ -180,7 +180,8 @@ def prepare_sampled(
             for file, path, place, whole in zip(files, paths, places, around, strict=True):
                 shard = _shard(path, place, schema) if whole is None else _part_of(whole, file, path, place)
                 machines = tuple(file.machines)
-                found.append(SampledShard(shard, machines, features_of_machines(machines)))
+                if not (shard.latency[: len(shard)] == CUT).any():
+                    found.append(SampledShard(shard, machines, features_of_machines(machines)))
     return tuple(found)
 
 
@@ -387,7 +388,7 @@ def _copy_latencies(file: LatencyFile, path: Path) -> NDArray[np.float64]:
         for first in range(0, len(file), _PART):
             latency = file.read(first, first + _PART)
             total += latency.sum(axis=1, dtype=np.float64)
-            saturated += (latency == SATURATED).sum(axis=1)
+            saturated += (latency == CUT).sum(axis=1)
             output.write(np.ascontiguousarray(latency.T, "<u2").tobytes())
     if (total == 0).any():
         row = int(np.flatnonzero(total == 0)[0])
@@ -396,7 +397,7 @@ def _copy_latencies(file: LatencyFile, path: Path) -> NDArray[np.float64]:
     if share > _TOO_MANY:
         raise InputError(
             f"{file.path}: {share:.1%} of the latencies of machine {file.machines[row].name!r} are saturated "
-            f"({SATURATED}); at most {_TOO_MANY:.1%} are usable"
+            f"({CUT}); at most {_TOO_MANY:.1%} are usable"
         )
     return total / len(file)
 

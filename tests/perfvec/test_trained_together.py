@@ -22,7 +22,7 @@ from support.errors import InputError
 from tools.label_sampled import label_windows
 from tracegen.decode import decode
 from tracegen.features import get_schema
-from tracegen.formats.latency import LatencyFile
+from tracegen.formats.latency import CUT, LatencyFile, LatencyWriter
 from tracegen.formats.trace import Trace
 from tracegen.label import last_touches
 from uarch.configuration import flatten, machine_from_dict
@@ -107,6 +107,25 @@ def test_windows_take_their_features_from_the_labels_they_lie_in(data, sampled, 
         assert one.features.shape[0] == len(one.machines) == 6
     again = prepare_sampled(data.traces, sampled, SCHEMA, tmp_path, (), progress=False)  # in the same folder
     assert [one.shard.mean.tolist() for one in again] == [one.shard.mean.tolist() for one in found]
+
+
+@pytest.mark.slow
+def test_a_window_with_a_latency_that_was_cut_is_left_out(data, sampled, tmp_path):
+    first, *others = sorted(sampled.iterdir())
+    with LatencyFile(first) as file:
+        latency = file.read(0, len(file)).astype(np.uint32)
+        latency[3, 70] = 1 << 20
+        about = {name: getattr(file, name) for name in ("machines", "trace", "trace_digest", "start", "simulator")}
+    folder = tmp_path / "cut"
+    folder.mkdir()
+    with LatencyWriter(folder / first.name, **about) as writer:
+        writer.append(latency)
+    with LatencyFile(folder / first.name) as file:
+        assert file.read(70, 71)[3] == CUT and (file.read(0, 70) == latency[:, :70]).all()
+    for path in others:
+        (folder / path.name).symlink_to(path)
+    found = prepare_sampled(data.traces, folder, SCHEMA, tmp_path / "shards", (), progress=False)
+    assert len(found) == len(others) >= 1
 
 
 @pytest.mark.slow

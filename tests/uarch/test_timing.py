@@ -315,14 +315,14 @@ def test_warming_changes_caches_and_nothing_else(machine):
     assert simulation.counters["mispredictions"] == pytest.approx(cold.counters["mispredictions"], rel=tolerance)
 
 
-def test_latency_saturates():
+def test_a_latency_is_as_long_as_it_takes():
     program = Program([load(1, 1)])
     for k in range(3):
         program.execute(0, (0x10000000 + (k << 20), 8, 0))
     slow = vary(BASE, memory={"model": "simple", "latency_ns": 1e5, "bandwidth_gbs": 1})
     latency, counters = simulate(slow, program.static(), [program.chunk()])
-    assert latency.max() == 65535
-    assert counters["cycles"] > latency.sum(dtype=np.int64)
+    assert latency.max() > 600_000
+    assert counters["cycles"] == pytest.approx(latency.sum(dtype=np.int64), abs=2)
 
 
 @pytest.mark.parametrize("model", ["DDR4_2400_8x8", "DDR5_4400_4x8", "LPDDR3_1600_1x32"])

@@ -5,7 +5,8 @@ longer than the window. A simulation of the whole stream does. So the simulator 
 (`reference-machines.yaml`) in the same pass, and each gives three bytes an instruction: its retire latency (cycles from
 the retirement before), and that latency's mean over the last 16 and the last 128 instructions.
 
-    latency L    L up to 31, then 32 + 20·log2(L/32), rounded: within 1.8 %
+    latency L    L up to 31, then 32 + 20·log2(L/32), rounded: within 1.8 %; from 4,096 on, which a string of many bytes
+                 takes, 172 + 7·log2(L/4096): within 5.1 %, to 15 million
     mean M       13·log2(1 + 16·M), rounded: within 2.7 %
 
 The machines are part of the schema: its features still say something of the program alone, and every machine is
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from support.jit import kernel
+from support.jit import compiled, kernel
 from support.processors import processors
 from support.yaml_files import read_yaml
 from tracegen.features.default import DEFAULT, DefaultSchema
@@ -45,10 +46,9 @@ EACH = 1 + len(MEAN_LENGTHS)  # columns of a machine
 SIMULATOR = "embedded 19"
 
 _EXACT = 32  # latencies below have their own code
-_STEPS, _MEAN_STEPS, _MEAN_UNIT = 20.0, 13.0, 16.0  # steps per octave; parts of a cycle
-_LARGEST = 65535
+_LONG, _LONG_CODE = 4096, 172
+_STEPS, _LONG_STEPS, _MEAN_STEPS, _MEAN_UNIT = 20.0, 7.0, 13.0, 16.0  # steps per octave; parts of a cycle
 _HELD = max(MEAN_LENGTHS)
-_MOST_LINEAR = 65536.0  # cycles that count in proportion
 _SUMS = 1 << 13  # of the latencies of a mean, whose codes are at hand
 _PART = 1 << 16  # instructions of which a machine's latencies are at hand at once
 
@@ -74,16 +74,23 @@ def digest() -> str:
 
 
 def latency_codes() -> NDArray[np.uint8]:
-    """[65536] the code of each latency."""
-    latency = np.arange(_LARGEST + 1)
+    """[4097] the code of each latency up to 4,096."""
+    latency = np.arange(_LONG + 1)
     steps = _EXACT + np.rint(_STEPS * np.log2(np.maximum(latency, _EXACT) / _EXACT))
     return np.where(latency < _EXACT, latency, steps).astype(np.uint8)
+
+
+def _least_of_long() -> NDArray[np.float64]:
+    """[83] from which latency on the code is at least 173, 174, …"""
+    return _LONG * np.exp2((np.arange(255 - _LONG_CODE) + 0.5) / _LONG_STEPS)
 
 
 def latency_values() -> NDArray[np.float64]:
     """[256] the latency in cycles that each code stands for."""
     codes = np.arange(256.0)
-    return np.where(codes < _EXACT, codes, _EXACT * np.exp2((codes - _EXACT) / _STEPS))
+    long = _LONG * np.exp2((codes - _LONG_CODE) / _LONG_STEPS)
+    steps = np.where(codes < _LONG_CODE, _EXACT * np.exp2((codes - _EXACT) / _STEPS), long)
+    return np.where(codes < _EXACT, codes, steps)
 
 
 def mean_values() -> NDArray[np.float64]:
@@ -113,7 +120,7 @@ def _ramps(values: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[n
 def _latency_table() -> NDArray[np.float32]:
     """Cycles in proportion, so that a sum of latencies can be told, then ramps."""
     values = latency_values()
-    linear = (np.minimum(values, _MOST_LINEAR) / 16.0).astype(np.float32)[:, None]
+    linear = (values / 16.0).astype(np.float32)[:, None]
     return np.concatenate([linear, _ramps(values, np.array([0.0, 1, 2, 4, 8, 20, 60, 200, 1000]))], axis=1)
 
 
@@ -124,13 +131,27 @@ def _mean_table() -> NDArray[np.float32]:
     return np.concatenate([logs, _ramps(values, np.array([0.12, 0.25, 0.5, 1, 2, 4, 10, 30, 100, 400]))], axis=1)
 
 
+@compiled
+def _reached(least: NDArray[np.float64], value: float) -> int:
+    """How many of the sorted numbers are not above the value."""
+    low, high = 0, len(least)
+    while low < high:
+        middle = (low + high) // 2
+        if least[middle] <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 @kernel
 def _quantise(
-    latency: NDArray[np.uint16],
+    latency: NDArray[np.uint32],
     codes: NDArray[np.uint8],
+    least_long: NDArray[np.float64],
     least: NDArray[np.float64],
     of_sums: NDArray[np.uint8],
-    held: NDArray[np.uint16],
+    held: NDArray[np.uint32],
     sums: NDArray[np.int64],
     lengths: NDArray[np.int64],
     position: int,
@@ -144,22 +165,14 @@ def _quantise(
     for k in range(len(latency)):
         here = position + k
         value = latency[k]
-        out[k, first] = codes[value]
+        out[k, first] = codes[value] if value < len(codes) else np.uint8(_LONG_CODE + _reached(least_long, value))
         for which in range(len(lengths)):
             length = lengths[which]
             sums[which] += np.int64(value) - np.int64(held[(here - length) % size])
             if sums[which] < of_sums.shape[1]:
                 out[k, first + 1 + which] = of_sums[which, sums[which]]
                 continue
-            mean = sums[which] / length
-            low, high = 0, len(least)  # codes whose least mean is not above
-            while low < high:
-                middle = (low + high) // 2
-                if least[middle] <= mean:
-                    low = middle + 1
-                else:
-                    high = middle
-            out[k, first + 1 + which] = np.uint8(low)
+            out[k, first + 1 + which] = np.uint8(_reached(least, sums[which] / length))
         held[here % size] = value
 
 
@@ -169,16 +182,18 @@ class _Reference:
     def __init__(self, reference: Reference, instructions: StaticInstructions, first: int) -> None:
         self.simulation = Simulation(reference.machine, instructions, reference.ideal, taken_path_only=True)
         self._first = first
-        self._held = np.zeros(2 * _HELD, np.uint16)
+        self._held = np.zeros(2 * _HELD, np.uint32)
         self._sums, self._lengths = np.zeros(len(MEAN_LENGTHS), np.int64), np.array(MEAN_LENGTHS)
         self._position = 2 * _HELD
-        self._codes, self._least, self._of_sums = latency_codes(), _least_of_means(), _codes_of_sums()
+        self._codes, self._least_long = latency_codes(), _least_of_long()
+        self._least, self._of_sums = _least_of_means(), _codes_of_sums()
 
     def fill(self, held: Any, out: NDArray[np.uint8]) -> None:
         latency = self.simulation.run(held)
         _quantise(
             latency,
             self._codes,
+            self._least_long,
             self._least,
             self._of_sums,
             self._held,
@@ -300,5 +315,5 @@ def _columns() -> tuple[Column, ...]:
 
 
 TIMED = TimedSchema(
-    name="timed", version=2, dtype="u1", columns=(*DEFAULT.columns, *_columns()), static_names=DEFAULT.static_names
+    name="timed", version=3, dtype="u1", columns=(*DEFAULT.columns, *_columns()), static_names=DEFAULT.static_names
 )

@@ -29,6 +29,7 @@ from uarch.configuration import Machine, machine_from_dict
 
 FORMAT = "perfvec-latency"
 VERSION = 1
+CUT = 65535  # cycles: a longer latency is written as this
 _BLOCK = 1 << 17
 
 
@@ -84,10 +85,11 @@ class LatencyWriter:
     def __exit__(self, *error: Any) -> bool | None:
         return self._stack.__exit__(*error)
 
-    def append(self, latency: NDArray[np.uint16]) -> None:
+    def append(self, latency: NDArray[np.uint16 | np.uint32]) -> None:
+        """Add the next instructions of [machines, n] cycles; what is longer than CUT is cut."""
         old = self._latency.shape[1]
         self._latency.resize(old + latency.shape[1], axis=1)
-        self._latency[:, old:] = latency
+        self._latency[:, old:] = np.minimum(latency, CUT)
 
     def counters(self, values: NDArray[np.float64], columns: Sequence[str]) -> None:
         dataset = self._file.create_dataset("counters", data=values.astype("<f8"))

@@ -141,8 +141,8 @@ class Simulation:
             self._core.grow(_rows(self._simulated, instructions, native), instructions.address.astype(np.int64))
             self._size = len(instructions)
 
-    def run(self, chunk: Chunk | _core.Chunk, outcomes: NDArray[np.uint8] | None = None) -> NDArray[np.uint16]:
-        """[n] cycles between each instruction's retirement and the one before, at most 65535.
+    def run(self, chunk: Chunk | _core.Chunk, outcomes: NDArray[np.uint8] | None = None) -> NDArray[np.uint32]:
+        """[n] cycles between each instruction's retirement and the one before.
 
         `outcomes`: of the chunk's branches, where they were found beforehand (`_core.TimelessBranches`).
         """
@@ -155,7 +155,7 @@ class Simulation:
         chunk: Chunk | _core.Chunk,
         stacks: Sequence[tuple[NDArray[np.int64], NDArray[np.uint32]]],
         outcomes: NDArray[np.uint8] | None = None,
-    ) -> NDArray[np.uint16]:
+    ) -> NDArray[np.uint32]:
         """Do as `run`; besides, add every cycle to each of `stacks`, pairs of cycles [G, len(CAUSES)] (`new_stack`) and
         the row [n] that each instruction of the chunk belongs to.
         """

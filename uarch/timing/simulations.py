@@ -42,10 +42,10 @@ class Simulations:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def run(self, chunk: Chunk) -> NDArray[np.uint16]:
+    def run(self, chunk: Chunk) -> NDArray[np.uint32]:
         """[K, n] cycles between each instruction's retirement and the one before on every machine."""
         held = self.each[0].held(chunk)
-        latency = np.empty((len(self), len(chunk)), np.uint16)
+        latency = np.empty((len(self), len(chunk)), np.uint32)
 
         def run(k: int) -> None:
             latency[k] = self.each[k].run(held)

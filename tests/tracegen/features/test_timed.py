@@ -55,10 +55,11 @@ def loop(turns, seed=0):
 def test_the_quantisation_is_the_documented_one():
     codes, values = latency_codes(), latency_values()
     assert (codes[:32] == np.arange(32)).all()
-    assert [int(codes[latency]) for latency in (32, 64, 100, 1000, 65535)] == [32, 52, 65, 131, 252]
-    latency = np.arange(1, 65536)
-    assert np.abs(values[codes[latency]] / latency - 1).max() < 0.018
+    assert [int(codes[latency]) for latency in (32, 64, 100, 1000, 4096)] == [32, 52, 65, 131, 172]
+    assert np.abs(values[codes[1:]] / np.arange(1, len(codes)) - 1).max() < 0.018
     assert (np.diff(codes.astype(int)) >= 0).all()
+    assert values[[172, 179, 186, 255]] == pytest.approx([4096, 8192, 16384, 4096 * 2 ** (83 / 7)])
+    assert (np.diff(values) > 0).all() and 15.1e6 < values[-1] < 15.3e6
     assert mean_values()[[0, 13, 26]].tolist() == [0.0, 1 / 16, 3 / 16]
 
 
@@ -85,6 +86,25 @@ def test_columns_are_the_simulators_latencies_and_their_means():
             expected = np.rint(13 * np.log2(1 + 16 * mean))
             assert np.abs(stored[:, at + 1 + which] - expected).max() <= 1  # of ties
             assert (stored[:, at + 1 + which] == expected).mean() > 0.99
+
+
+@pytest.mark.parametrize("count", [100, 5000, 70_000, 3_000_000])
+def test_a_long_string_is_told_by_its_latency(count):
+    """One instruction that stores so many bytes, among others."""
+    rows = [{"destinations": [1]}, {"flags": Flag.STORE | Flag.STRING, "operation": Operation.NONE, "sources": [2]}]
+    program = Program([Instruction(**row) for row in rows])
+    program.execute(0)
+    program.execute(1, *[((1 << 20) + k, 1, 1) for k in range(count)])
+    program.execute(0)
+    static, chunk = program.static(), program.chunk()
+    stored = TIMED.extractor(static).extract(chunk)
+    for number, reference in enumerate(references()):
+        latency = Simulation(reference.machine, static, reference.ideal, taken_path_only=True).run(chunk)
+        told = latency_values()[stored[:, FIRST + EACH * number]]
+        assert told == pytest.approx(np.minimum(latency, latency_values()[-1]), rel=0.052)
+        linear = TIMED.columns[FIRST + EACH * number].table[stored[1, FIRST + EACH * number], 0]
+        assert linear == pytest.approx(told[1] / 16, rel=1e-6)
+        assert latency[1] > count / 8
 
 
 def test_known_answers():

@@ -283,11 +283,11 @@ const Chunk& seen_by(const Simulation& simulation, HeldChunk& chunk) {
     return simulation.native() ? chunk.whole() : chunk.view;
 }
 
-Array<std::uint16_t> run(Simulation& simulation, HeldChunk& chunk, const Outcomes& outcomes) {
+Array<Latency> run(Simulation& simulation, HeldChunk& chunk, const Outcomes& outcomes) {
     require_program(simulation, chunk);
     const Following following(simulation.branches, outcomes);
-    Array<std::uint16_t> latency(static_cast<py::ssize_t>(chunk.view.size));
-    std::uint16_t* cycles = latency.mutable_data();
+    Array<Latency> latency(static_cast<py::ssize_t>(chunk.view.size));
+    Latency* cycles = latency.mutable_data();
     const Chunk& view = seen_by(simulation, chunk);
     py::gil_scoped_release release;
     simulation.core->run(view, cycles);
@@ -298,7 +298,7 @@ using Stack = py::array_t<std::int64_t, py::array::c_style>;
 using Groups = Array<std::uint32_t>;
 
 // Each pair of `stacks` takes all cycles: a stack [groups, CAUSES], and of each instruction [n] its row.
-Array<std::uint16_t> run_with_stacks(Simulation& simulation, HeldChunk& chunk,
+Array<Latency> run_with_stacks(Simulation& simulation, HeldChunk& chunk,
                                      const std::vector<std::pair<py::array, Groups>>& stacks, const Outcomes& outcomes) {
     require_program(simulation, chunk);
     const Following following(simulation.branches, outcomes);
@@ -314,8 +314,8 @@ Array<std::uint16_t> run_with_stacks(Simulation& simulation, HeldChunk& chunk,
             if (group[k] >= stack.shape(0)) throw std::invalid_argument("a group is beyond the stack's rows");
         tables.push_back({stack.mutable_data(), group});
     }
-    Array<std::uint16_t> latency(static_cast<py::ssize_t>(chunk.view.size));
-    std::uint16_t* cycles = latency.mutable_data();
+    Array<Latency> latency(static_cast<py::ssize_t>(chunk.view.size));
+    Latency* cycles = latency.mutable_data();
     const Chunk& view = seen_by(simulation, chunk);
     py::gil_scoped_release release;
     simulation.core->run(view, cycles, tables);

@@ -26,17 +26,18 @@ struct NearReads {
     const std::uint32_t *load, *store, *times;
 };
 
+using Latency = std::uint32_t;
+constexpr Cycle LONGEST = 0xFFFFFFFF;  // latency: a string of as many bytes takes more
+
 class Core {
   public:
-    static constexpr std::int64_t SATURATED = 65535;  // of a latency
-
     virtual ~Core() = default;
 
-    // Fills `latency` [chunk.size] with the cycles from each retirement to the next, at most SATURATED.
-    virtual void run(const Chunk& chunk, std::uint16_t* latency) = 0;
+    // Fills `latency` [chunk.size] with the cycles from each retirement to the next, at most LONGEST.
+    virtual void run(const Chunk& chunk, Latency* latency) = 0;
 
     // The same, and adds every cycle to the row of its cause's column in each of `tables`.
-    virtual void run(const Chunk& chunk, std::uint16_t* latency, const std::vector<StackTable>& tables) = 0;
+    virtual void run(const Chunk& chunk, Latency* latency, const std::vector<StackTable>& tables) = 0;
 
     // The program has more static instructions from now on, of which the ones so far are the first, unchanged.
     virtual void grow(const Program& program) = 0;

@@ -14,6 +14,8 @@ static std::int64_t in_line(const StaticInstruction& row) {
     return row.micro_operations + (row.is(STRING) ? REPEATED : 0);
 }
 
+constexpr Cycle AWAKE = 65535;  // a native core ticks on: longer than anything lasts
+
 InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches)
     : program_(program),
       caches_(caches),
@@ -22,7 +24,7 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
       taken_path_only_(machine.taken_path_only),
       native_(machine.native),
       memory_late_(machine.native ? 0 : MEMORY_LATE),
-      awake_(machine.native ? SATURATED : std::max(1, machine.in_order->frontend_delay)),
+      awake_(machine.native ? AWAKE : std::max(1, machine.in_order->frontend_delay)),
       halves_(machine.total_store_order),
       width_(machine.in_order->width),
       frontend_delay_(machine.in_order->frontend_delay),
@@ -50,19 +52,19 @@ InOrderCore::InOrderCore(const Machine& machine, const Program& program, Hierarc
         pipes_[unit].resize(std::max<std::int64_t>(units.units(unit), 1));
 }
 
-void InOrderCore::run(const Chunk& chunk, std::uint16_t* latency) { loop<false>(chunk, latency); }
+void InOrderCore::run(const Chunk& chunk, Latency* latency) { loop<false>(chunk, latency); }
 
-void InOrderCore::run(const Chunk& chunk, std::uint16_t* latency, const std::vector<StackTable>& tables) {
+void InOrderCore::run(const Chunk& chunk, Latency* latency, const std::vector<StackTable>& tables) {
     stack_.accumulate_into(tables);
     loop<true>(chunk, latency);
 }
 
 template <bool STACK>
-void InOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
+void InOrderCore::loop(const Chunk& chunk, Latency* latency) {
     for (std::size_t k = 0; k < chunk.size; ++k) {
         chunk.prefetch(program_, k);
         const Cycle cycle = step<STACK>(chunk, k);
-        latency[k] = static_cast<std::uint16_t>(std::min<Cycle>(cycle - retired, SATURATED));
+        latency[k] = static_cast<Latency>(std::min(cycle - retired, LONGEST));
         retired = cycle;
     }
 }

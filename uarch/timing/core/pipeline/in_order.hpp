@@ -101,8 +101,8 @@ class InOrderCore final : public Core {
     InOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches);
 
     void grow(const Program& program) override { program_ = program; }
-    void run(const Chunk& chunk, std::uint16_t* latency) override;
-    void run(const Chunk& chunk, std::uint16_t* latency, const std::vector<StackTable>& tables) override;
+    void run(const Chunk& chunk, Latency* latency) override;
+    void run(const Chunk& chunk, Latency* latency, const std::vector<StackTable>& tables) override;
 
   private:
     static constexpr int BEFORE_BRANCH = 3;  // micro-operations of an instruction up to a branch in its microcode
@@ -141,7 +141,7 @@ class InOrderCore final : public Core {
     };
 
     template <bool STACK>
-    void loop(const Chunk& chunk, std::uint16_t* latency);
+    void loop(const Chunk& chunk, Latency* latency);
     template <bool STACK>
     Cycle step(const Chunk& chunk, std::size_t k);
     template <bool STACK>

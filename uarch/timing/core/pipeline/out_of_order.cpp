@@ -65,15 +65,15 @@ void OutOfOrderCore::grow(const Program& program) {
     wrong_path_.grow();
 }
 
-void OutOfOrderCore::run(const Chunk& chunk, std::uint16_t* latency) { loop<false>(chunk, latency); }
+void OutOfOrderCore::run(const Chunk& chunk, Latency* latency) { loop<false>(chunk, latency); }
 
-void OutOfOrderCore::run(const Chunk& chunk, std::uint16_t* latency, const std::vector<StackTable>& tables) {
+void OutOfOrderCore::run(const Chunk& chunk, Latency* latency, const std::vector<StackTable>& tables) {
     stack_.accumulate_into(tables);
     loop<true>(chunk, latency);
 }
 
 template <bool STACK>
-void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
+void OutOfOrderCore::loop(const Chunk& chunk, Latency* latency) {
     store_queue_.keep_history(STACK);
     for (std::size_t begin = 0; begin < chunk.size; begin += BLOCK) {
         make_room();
@@ -85,7 +85,7 @@ void OutOfOrderCore::loop(const Chunk& chunk, std::uint16_t* latency) {
             const bool plain = accesses <= instructions_[chunk.static_id[k]].plain;
             const Cycle before = retired;
             retired = plain ? step<STACK, true>(chunk, k) : step<STACK, false>(chunk, k);
-            latency[k] = static_cast<std::uint16_t>(std::min<Cycle>(retired - before, SATURATED));
+            latency[k] = static_cast<Latency>(std::min(retired - before, LONGEST));
         }
     }
 }

@@ -47,8 +47,8 @@ class OutOfOrderCore final : public Core {
   public:
     OutOfOrderCore(const Machine& machine, const Program& program, Hierarchy& caches, BranchUnit& branches);
 
-    void run(const Chunk& chunk, std::uint16_t* latency) override;
-    void run(const Chunk& chunk, std::uint16_t* latency, const std::vector<StackTable>& tables) override;
+    void run(const Chunk& chunk, Latency* latency) override;
+    void run(const Chunk& chunk, Latency* latency, const std::vector<StackTable>& tables) override;
 
     void grow(const Program& program) override;
     void pass(const PassedBranches& passed) override;
@@ -75,7 +75,7 @@ class OutOfOrderCore final : public Core {
 
     void make_room();
     template <bool STACK>
-    void loop(const Chunk& chunk, std::uint16_t* latency);
+    void loop(const Chunk& chunk, Latency* latency);
 
     template <bool STACK, bool PLAIN>
     Cycle step(const Chunk& chunk, std::size_t k);
