@@ -9,6 +9,7 @@ counts a program as seen or unseen for itself.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from perfvec.representation.represent import sequence_sums
 from perfvec.training.data import WARMUP, pair_files
 from support.errors import InputError
 from tracegen.features import Schema
-from tracegen.formats.latency import LatencyFile
+from tracegen.formats.latency import CUT, LatencyFile
 from tracegen.formats.trace import CHUNK, Trace
 from uarch.configuration import Machine, configuration_key
 
@@ -112,6 +113,7 @@ def _window(
     schemas = {model.schema.stored: model.schema for model, wanted in zip(models, asked, strict=True) if wanted}
     vectors: list[list[NDArray[np.float64]]] = [[np.empty((0, model.foundation.width))] for model in models]
     cycles: list[NDArray[np.float64]] = []
+    cut = False
     for turn, (identity, schema) in enumerate(schemas.items()):  # features once for all models that read them
         for static, ids, stored, lead, position in _features(trace, labels, schema):
             count = len(ids) - lead
@@ -119,11 +121,14 @@ def _window(
             first = np.arange(0, count, -(-count // segments))
             if turn == 0:
                 latency = labels.read(position, position + count)
+                cut |= bool((latency == CUT).any())
                 cycles.append(np.add.reduceat(latency, first, axis=1, dtype=np.float64))
             for index, model in enumerate(models):
                 if asked[index] and model.schema.stored == identity:
                     sums = sequence_sums(foundations[index], static, ids, stored, lead, batch=segments, bf16=bf16)
                     vectors[index].append(sums[: len(first)])
+    if cut:
+        print(f"perfvec: {labels.path}: a latency was cut at {CUT:,} cycles; the window took longer", file=sys.stderr)
     total = np.concatenate(cycles, axis=1)
     if (empty := np.flatnonzero(total.sum(axis=1) == 0)).size:
         name = labels.machines[int(empty[0])].name

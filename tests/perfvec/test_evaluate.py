@@ -116,3 +116,16 @@ def test_missing_labels_are_named(data, tmp_path):
     seal(tmp_path / "qsort.latency.h5")
     with pytest.raises(InputError, match="every latency of machine 'cortex-a53' is 0"):
         evaluate(data.model, data.traces, tmp_path, progress=False)
+
+
+def test_a_latency_that_was_cut_is_told(data, tmp_path, capsys):
+    for path in data.latencies.iterdir():
+        shutil.copy(path, tmp_path)
+    told = f"perfvec: {tmp_path / 'qsort.latency.h5'}: a latency was cut at 65,535 cycles; the window took longer\n"
+    evaluate(data.model, data.traces, tmp_path, progress=False)
+    assert told not in capsys.readouterr().err
+    with h5py.File(tmp_path / "qsort.latency.h5", "r+") as file:
+        file["latency"][1, 10] = 65535
+    seal(tmp_path / "qsort.latency.h5")
+    evaluate(data.model, data.traces, tmp_path, progress=False)
+    assert told in capsys.readouterr().err

@@ -133,7 +133,7 @@ def _mean_table() -> NDArray[np.float32]:
 
 @compiled
 def _reached(least: NDArray[np.float64], value: float) -> int:
-    """How many of the sorted numbers are not above the value."""
+    """Return the number of the sorted ones that are not above the value."""
     low, high = 0, len(least)
     while low < high:
         middle = (low + high) // 2
