@@ -282,8 +282,7 @@ def import_gem5(
     paths = [files] if isinstance(files, str | os.PathLike) else list(files)
     folder, path = _place(output, "gem5.trace.h5")
     done = read(paths, path, latency=latency, program=program)
-    notes = (*done.notes, done.agreement, *([done.cut] if done.cut else []))
-    return replace(_trace_file(done.path, folder), notes=notes)
+    return replace(_trace_file(done.path, folder), notes=(*done.notes, done.agreement))
 
 
 def import_champsim(

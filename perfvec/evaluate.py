@@ -27,7 +27,7 @@ from perfvec.representation.represent import sequence_sums
 from perfvec.training.data import WARMUP, pair_files
 from support.errors import InputError
 from tracegen.features import Schema
-from tracegen.formats.latency import CUT, LatencyFile
+from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import CHUNK, Trace
 from uarch.configuration import Machine, configuration_key
 
@@ -121,14 +121,15 @@ def _window(
             first = np.arange(0, count, -(-count // segments))
             if turn == 0:
                 latency = labels.read(position, position + count)
-                cut |= bool((latency == CUT).any())
+                cut |= bool(labels.cut(latency).any())
                 cycles.append(np.add.reduceat(latency, first, axis=1, dtype=np.float64))
             for index, model in enumerate(models):
                 if asked[index] and model.schema.stored == identity:
                     sums = sequence_sums(foundations[index], static, ids, stored, lead, batch=segments, bf16=bf16)
                     vectors[index].append(sums[: len(first)])
     if cut:
-        print(f"perfvec: {labels.path}: a latency was cut at {CUT:,} cycles; the window took longer", file=sys.stderr)
+        told = "a latency may have been cut at 65,535 cycles: the file is of version 1; label its window anew"
+        print(f"perfvec: {labels.path}: {told}", file=sys.stderr)
     total = np.concatenate(cycles, axis=1)
     if (empty := np.flatnonzero(total.sum(axis=1) == 0)).size:
         name = labels.machines[int(empty[0])].name

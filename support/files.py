@@ -133,9 +133,9 @@ def open_h5(
 class H5Reader:
     """An HDF5 file of the toolkit, open for reading; a context manager."""
 
-    def __init__(self, path: str | os.PathLike[str], file_format: str, version: int) -> None:
+    def __init__(self, path: str | os.PathLike[str], file_format: str, version: int, *, oldest: int = 0) -> None:
         self.path = Path(path)
-        self._file = _open(self.path, file_format, version)
+        self._file = _open(self.path, file_format, version, oldest=oldest)
 
     @contextmanager
     def _closed_on_error(self) -> Iterator[None]:
@@ -270,7 +270,7 @@ def is_program(path: Path) -> bool:
         return False
 
 
-def _open(path: Path, file_format: str, version: int, *, whole: bool = False) -> h5py.File:
+def _open(path: Path, file_format: str, version: int, *, oldest: int = 0, whole: bool = False) -> h5py.File:
     if not path.exists():
         raise InputError(f"{path}: no such file; expected a {file_format} file")
     if not path.is_file():  # a pipe would wait for its writer
@@ -290,10 +290,9 @@ def _open(path: Path, file_format: str, version: int, *, whole: bool = False) ->
             if not isinstance(found, str) or found != file_format:
                 name = repr(found)[:60] if found is not None else "foreign data"
                 raise InputError(f"{path}: holds {name}; expected the format {file_format!r}")
-            if int(found_version) != version:
-                raise InputError(
-                    f"{path}: version {found_version} of {file_format}; this release reads version {version}"
-                )
+            if not (oldest or version) <= int(found_version) <= version:
+                read = f"versions {oldest} to {version}" if oldest else f"version {version}"
+                raise InputError(f"{path}: version {found_version} of {file_format}; this release reads {read}")
     except BaseException:
         file.close()
         raise

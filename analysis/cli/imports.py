@@ -37,8 +37,6 @@ def import_gem5(
     labels = f", {done.labelled:,} labels from {done.start:,} on" if latency is not None else ""
     found = f"{done.instructions:,} instructions{labels}, {done.cycles:,} cycles on {done.machine.name}"
     print(f"{done.path}: {found}; {done.agreement}", file=sys.stderr)
-    if done.cut:
-        print(done.cut, file=sys.stderr)
 
 
 @app.command("champsim")

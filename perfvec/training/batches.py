@@ -14,7 +14,7 @@ from perfvec.training.recipe import Recipe
 from tracegen.features import Schema
 
 Batch = tuple[
-    int, NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint16], NDArray[np.int64], tuple[NDArray, ...] | None
+    int, NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint32], NDArray[np.int64], tuple[NDArray, ...] | None
 ]
 
 
@@ -79,7 +79,7 @@ def drawn_pairs(generator: np.random.Generator, machines: int, wanted: int) -> N
 
 def _sampled_sequence(
     one: SampledShard, schema: Schema, recipe: Recipe, begin: int, seed: int
-) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint16], NDArray[np.float64], NDArray[np.float32]]:
+) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.uint32], NDArray[np.float64], NDArray[np.float32]]:
     """x [T', 1, F], present [T', 1], latencies [T, M], mean latencies [M] and configurations [M, F'] of a sequence, on
     pairs of machines that `seed` draws.
     """

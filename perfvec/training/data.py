@@ -27,13 +27,13 @@ from perfvec.machines.features import features_of_machines
 from support.errors import InputError
 from support.seal import sealed_digest
 from tracegen.features import Schema
-from tracegen.formats.latency import CUT, LatencyFile
+from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Chunk, Trace
 from uarch.configuration import Machine, configuration_key
 
 WARMUP = 128  # instructions kept before the labelled ones
 _TOO_MANY = 1e-3  # share of a machine's latencies that are saturated
-_LAYOUT = 3  # of a shard's folder
+_LAYOUT = 4  # of a shard's folder
 _PART = 1 << 17
 
 
@@ -75,7 +75,7 @@ class Shard:
     static: NDArray[np.float32]  # [S, static width] of the instructions that the window executes
     static_id: Rows  # u32 [lead + n]
     stored: Rows  # [lead + n, columns]
-    latency: Rows  # u16 [n, U]
+    latency: Rows  # u16 or u32 [n, U]
     mean: NDArray[np.float64]  # [U] mean latency
     start: int = 0  # first labelled instruction of the trace
 
@@ -160,8 +160,8 @@ def prepare_sampled(
     traces: Path, latencies: Path, schema: Schema, folder: Path, known: Sequence[Shard], *, progress: bool = True
 ) -> tuple[SampledShard, ...]:
     """Shards of latency files whose machines differ from file to file. A window that lies in one of the `known` shards
-    takes its features from there. A window with a latency that was cut is left out: it took longer than its label says,
-    and the features do tell of it. Raises InputError as `prepare` does.
+    takes its features from there. A window with a latency that version 1 of the format cut is left out: it took longer
+    than its label says, and the features do tell of it. Raises InputError as `prepare` does.
     """
     folder.mkdir(parents=True, exist_ok=True)
     of_traces: dict[Path, list[Path]] = {}
@@ -180,7 +180,7 @@ def prepare_sampled(
             for file, path, place, whole in zip(files, paths, places, around, strict=True):
                 shard = _shard(path, place, schema) if whole is None else _part_of(whole, file, path, place)
                 machines = tuple(file.machines)
-                if not (shard.latency[: len(shard)] == CUT).any():
+                if not file.cut(shard.latency[: len(shard)]).any():
                     found.append(SampledShard(shard, machines, features_of_machines(machines)))
     return tuple(found)
 
@@ -204,7 +204,7 @@ def _part_of(shard: Shard, file: LatencyFile, path: Path, folder: Path) -> Shard
             _complete(scratch).write_text(json.dumps({"mean": mean.tolist()}))
             scratch.rename(folder)
     mean = np.array(json.loads(_complete(folder).read_text())["mean"])
-    latency = Rows(folder / "latency", "<u2", len(file), (len(file.machines),))
+    latency = Rows(folder / "latency", file.dtype, len(file), (len(file.machines),))
     lead = shard.lead + file.start - shard.start
     return replace(shard, latency_file=str(path), lead=lead, latency=latency, mean=mean, start=file.start)
 
@@ -324,7 +324,7 @@ def _shard(latency_path: Path, folder: Path, schema: Schema) -> Shard:
             static=np.load(folder / "static.npy", mmap_mode="r"),
             static_id=Rows(folder / "static_id", "<u4", lead + count),
             stored=Rows(folder / "stored", schema.dtype, lead + count, (len(schema.columns),)),
-            latency=Rows(folder / "latency", "<u2", count, (len(mean),)),
+            latency=Rows(folder / "latency", file.dtype, count, (len(mean),)),
             mean=mean,
             start=file.start,
         )
@@ -388,16 +388,16 @@ def _copy_latencies(file: LatencyFile, path: Path) -> NDArray[np.float64]:
         for first in range(0, len(file), _PART):
             latency = file.read(first, first + _PART)
             total += latency.sum(axis=1, dtype=np.float64)
-            saturated += (latency == CUT).sum(axis=1)
-            output.write(np.ascontiguousarray(latency.T, "<u2").tobytes())
+            saturated += file.cut(latency).sum(axis=1)
+            output.write(np.ascontiguousarray(latency.T).tobytes())
     if (total == 0).any():
         row = int(np.flatnonzero(total == 0)[0])
         raise InputError(f"{file.path}: every latency of machine {file.machines[row].name!r} is 0; labels are missing")
     row, share = int(saturated.argmax()), float(saturated.max()) / len(file)
     if share > _TOO_MANY:
         raise InputError(
-            f"{file.path}: {share:.1%} of the latencies of machine {file.machines[row].name!r} are saturated "
-            f"({CUT}); at most {_TOO_MANY:.1%} are usable"
+            f"{file.path}: {share:.1%} of the latencies of machine {file.machines[row].name!r} are saturated, "
+            f"as version 1 of the format does; at most {_TOO_MANY:.1%} are usable: label the trace anew"
         )
     return total / len(file)
 
@@ -409,7 +409,7 @@ def batch(
     first: NDArray[np.int64],
     warmup: int,
     length: int,
-) -> tuple[NDArray[np.float32], NDArray[np.uint16], NDArray[np.bool_]]:
+) -> tuple[NDArray[np.float32], NDArray[np.uint32], NDArray[np.bool_]]:
     """Sequence b covers labelled instructions first[b] … first[b]+length of shard which[b], after `warmup` others.
 
     Returns features [warmup+length, B, width], latencies [length, B, U] and present [warmup+length, B] (False where
@@ -418,7 +418,7 @@ def batch(
     count = len(which)
     total = warmup + length
     x = np.zeros((total, count, schema.width), np.float32)
-    y = np.empty((length, count, shards[0].latency.shape[1]), np.uint16)
+    y = np.empty((length, count, shards[0].latency.shape[1]), np.uint32)
     present = np.ones((total, count), bool)
     for row, (index, begin) in enumerate(zip(which.tolist(), first.tolist(), strict=True)):
         shard = shards[index]

@@ -13,6 +13,7 @@ from perfvec.evaluate import by, describe, evaluate, summary, to_json
 from perfvec.model import Model
 from support.errors import InputError
 from support.seal import seal
+from tests.latency_files import as_version_1
 
 
 def fold(model, left_out, digest):
@@ -121,11 +122,12 @@ def test_missing_labels_are_named(data, tmp_path):
 def test_a_latency_that_was_cut_is_told(data, tmp_path, capsys):
     for path in data.latencies.iterdir():
         shutil.copy(path, tmp_path)
-    told = f"perfvec: {tmp_path / 'qsort.latency.h5'}: a latency was cut at 65,535 cycles; the window took longer\n"
-    evaluate(data.model, data.traces, tmp_path, progress=False)
-    assert told not in capsys.readouterr().err
+    told = f"perfvec: {tmp_path / 'qsort.latency.h5'}: a latency may have been cut at 65,535 cycles"
     with h5py.File(tmp_path / "qsort.latency.h5", "r+") as file:
         file["latency"][1, 10] = 65535
     seal(tmp_path / "qsort.latency.h5")
+    evaluate(data.model, data.traces, tmp_path, progress=False)
+    assert told not in capsys.readouterr().err
+    as_version_1(tmp_path / "qsort.latency.h5")
     evaluate(data.model, data.traces, tmp_path, progress=False)
     assert told in capsys.readouterr().err

@@ -19,10 +19,11 @@ from perfvec.training.recipe import Recipe
 from perfvec.training.split import Split
 from perfvec.training.train import fit, train
 from support.errors import InputError
+from tests.latency_files import as_version_1
 from tools.label_sampled import label_windows
 from tracegen.decode import decode
 from tracegen.features import get_schema
-from tracegen.formats.latency import CUT, LatencyFile, LatencyWriter
+from tracegen.formats.latency import LatencyFile, LatencyWriter
 from tracegen.formats.trace import Trace
 from tracegen.label import last_touches
 from uarch.configuration import flatten, machine_from_dict
@@ -120,12 +121,17 @@ def test_a_window_with_a_latency_that_was_cut_is_left_out(data, sampled, tmp_pat
     folder.mkdir()
     with LatencyWriter(folder / first.name, **about) as writer:
         writer.append(latency)
-    with LatencyFile(folder / first.name) as file:
-        assert file.read(70, 71)[3] == CUT and (file.read(0, 70) == latency[:, :70]).all()
     for path in others:
         (folder / path.name).symlink_to(path)
-    found = prepare_sampled(data.traces, folder, SCHEMA, tmp_path / "shards", (), progress=False)
-    assert len(found) == len(others) >= 1
+
+    def prepared():
+        return prepare_sampled(data.traces, folder, SCHEMA, tmp_path / "shards", (), progress=False)
+
+    (whole,) = (one.shard for one in prepared() if one.shard.latency_file == str(folder / first.name))
+    assert (whole.latency[0 : len(whole)] == latency.T).all()
+    assert whole.mean == pytest.approx(latency.mean(axis=1))
+    as_version_1(folder / first.name)
+    assert len(prepared()) == len(others) >= 1
 
 
 @pytest.mark.slow

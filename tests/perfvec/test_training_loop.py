@@ -33,6 +33,7 @@ from support.errors import InputError
 from support.seal import seal
 from tests.command import perfvec
 from tests.conftest import Data
+from tests.latency_files import as_version_1
 from tracegen.features import get_schema
 
 pytestmark = pytest.mark.slow
@@ -464,6 +465,7 @@ def test_saturated_labels_of_a_machine_are_named(data, tmp_path):
         file["latency"][2, :500] = 65535
 
     damaged(data, tmp_path, saturate)
+    as_version_1(tmp_path / "qsort.latency.h5")
     with pytest.raises(InputError, match=r"qsort\.latency\.h5: 0\.8% of the latencies of machine .* are saturated"):
         prepare(tmp_path, tmp_path, get_schema("default"), tmp_path / "work", progress=False)
 

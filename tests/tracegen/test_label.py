@@ -5,6 +5,8 @@ import pytest
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
 from tracegen.label import label
+from tracegen.qemu import Execution, trace
+from tracegen.suite.inputs import compile_c
 
 
 def labelled(data, folder, **options):
@@ -50,3 +52,19 @@ def test_two_traces_of_one_name_are_refused(data, tmp_path):
     with pytest.raises(InputError, match="two traces are called 'qsort'; label them into two folders"):
         label([data.traces / other.name, other], data.machines[:1], tmp_path / "labels", progress=False)
     assert not (tmp_path / "labels").exists()
+
+
+def test_a_long_string_is_labelled_with_all_its_cycles(data, tmp_path):
+    """An instruction that clears a MiB takes more cycles than 16 bits hold."""
+    (tmp_path / "clear.c").write_text(
+        "static char area[1 << 20];\n"
+        "int main(void) { void *at = area; unsigned long n = sizeof area;\n"
+        'asm volatile("rep stosb" : "+D"(at), "+c"(n) : "a"(1) : "memory"); return 0; }\n'
+    )
+    compile_c(tmp_path / "clear.c", tmp_path / "clear", ["-O1", "-static"])
+    trace(Execution([str(tmp_path / "clear")]), tmp_path / "clear.trace.h5", progress=False)
+    (path,) = label([tmp_path / "clear.trace.h5"], data.machines[:2], tmp_path, progress=False)
+    with LatencyFile(path) as file:
+        values, columns = file.counters()
+        assert file.read(0, len(file)).max() > 65_535
+        assert values[:, columns.index("cycles")] == pytest.approx(file.cycles(), abs=100)

@@ -28,8 +28,10 @@ from support.files import (
 from uarch.configuration import Machine, machine_from_dict
 
 FORMAT = "perfvec-latency"
-VERSION = 1
-CUT = 65535  # cycles: a longer latency is written as this
+VERSION = 2
+_OLDEST = 1
+_CUT = 65535  # cycles: version 1 has this for a longer latency
+_TYPE = {1: "<u2", 2: "<u4"}
 _BLOCK = 1 << 17
 
 
@@ -72,7 +74,7 @@ class LatencyWriter:
             "latency",
             shape=(rows, 0),
             maxshape=(rows, None),
-            dtype="<u2",
+            dtype=_TYPE[VERSION],
             chunks=(1, _BLOCK),
             compression="gzip",
             compression_opts=1,
@@ -86,10 +88,10 @@ class LatencyWriter:
         return self._stack.__exit__(*error)
 
     def append(self, latency: NDArray[np.uint16 | np.uint32]) -> None:
-        """Add the next instructions of [machines, n] cycles; what is longer than CUT is cut."""
+        """Add the next instructions of [machines, n] cycles."""
         old = self._latency.shape[1]
         self._latency.resize(old + latency.shape[1], axis=1)
-        self._latency[:, old:] = np.minimum(latency, CUT)
+        self._latency[:, old:] = latency
 
     def counters(self, values: NDArray[np.float64], columns: Sequence[str]) -> None:
         dataset = self._file.create_dataset("counters", data=values.astype("<f8"))
@@ -105,6 +107,8 @@ def join(parts: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]
         files = [stack.enter_context(LatencyFile(path)) for path in parts]
         first = files[0]
         for file in files:
+            if file.version != VERSION:  # a latency that it cut would pass for a whole one
+                raise InputError(f"{file.path}: is of version {file.version}, which an older release made; remove it")
             if (file.trace_digest, file.start, len(file)) != (first.trace_digest, first.start, len(first)):
                 raise InputError(f"{file.path}: labels another window than {first.path}; remove both")
         counters = [file.counters() for file in files]
@@ -127,12 +131,12 @@ def join(parts: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]
 class LatencyFile(H5Reader):
     """A latency file, open for reading; a context manager. Raises InputError where it is damaged or foreign.
 
-    Attributes: `trace` (file stem), `trace_digest`, `start`, `simulator`, `path`. `len()` is the number of labelled
-    instructions.
+    Attributes: `trace` (file stem), `trace_digest`, `start`, `simulator`, `path`, `version`. `len()` is the number of
+    labelled instructions.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path, FORMAT, VERSION)
+        super().__init__(path, FORMAT, VERSION, oldest=_OLDEST)
         with self._closed_on_error():
             self._read_head(self._file)
 
@@ -145,7 +149,8 @@ class LatencyFile(H5Reader):
         if self.start < 0:
             raise InputError(f"{self.path}: start is {self.start}; it cannot be negative")
         self._uarch = read_strings(file, "uarch")
-        self._latency = read_dataset(file, "latency", "<u2", 2)
+        self.version = int(file.attrs["version"])
+        self._latency = read_dataset(file, "latency", _TYPE[self.version], 2)
         if self._latency.shape[0] != len(self._uarch) or self._latency.shape[1] == 0:
             raise InputError(f"{self.path}: latency is {list(self._latency.shape)}; expected [{len(self._uarch)}, ≥ 1]")
 
@@ -162,7 +167,16 @@ class LatencyFile(H5Reader):
     def __len__(self) -> int:
         return int(self._latency.shape[1])
 
-    def read(self, begin: int, end: int, rows: Sequence[int] | None = None) -> NDArray[np.uint16]:
+    @property
+    def dtype(self) -> str:
+        """The type of a latency in the file."""
+        return _TYPE[self.version]
+
+    def cut(self, latency: NDArray[np.uint16 | np.uint32]) -> NDArray[np.bool_]:
+        """Mark those of these latencies of the file that may have been longer: version 1 knows none above 65,535."""
+        return (latency == _CUT) & (self.version == 1)
+
+    def read(self, begin: int, end: int, rows: Sequence[int] | None = None) -> NDArray[np.uint16 | np.uint32]:
         """[U or len(rows), end−begin] latencies of the labelled instructions begin … end (0 is instruction `start`)."""
         if rows is None:
             return read_slice(self._latency, (slice(None), slice(begin, end)))

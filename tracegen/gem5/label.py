@@ -294,7 +294,7 @@ class _Fleet:
                 np.save(stream, latency)
         return None
 
-    def _simulate(self, window: Window, machine: Machine, folder: Path) -> NDArray[np.uint16]:
+    def _simulate(self, window: Window, machine: Machine, folder: Path) -> NDArray[np.uint32]:
         script = folder / "machine.py"
         script.write_text(gem5_script(machine, window.isa))
         source_end, gem5_end = os.pipe()
@@ -394,7 +394,7 @@ def _run(window: Window, machine: Machine, folder: Path, pipe: Path) -> Gem5Run:
     )
 
 
-def _verified(reader: Reader, window: Window) -> NDArray[np.uint16]:
+def _verified(reader: Reader, window: Window) -> NDArray[np.uint32]:
     """The latencies of the window, once every instruction has proved to be the trace's. Raises InputError."""
     parts = reader.addresses()
     with Trace(window.trace) as trace:
@@ -418,8 +418,8 @@ def _verified(reader: Reader, window: Window) -> NDArray[np.uint16]:
                 raise InputError(f"gem5's run ends at instruction {index:,}, but the window of {window.trace} goes on")
             ours = ours[both:]
     total = window.stop - window.start
-    reader.latencies.seek(2 * (window.start - first))
-    latency = np.frombuffer(reader.latencies.read(2 * total), np.uint16)
+    reader.latencies.seek(4 * (window.start - first))
+    latency = np.frombuffer(reader.latencies.read(4 * total), np.uint32)
     if len(latency) < total:
         raise InputError(f"{total - len(latency):,} instructions of the window have no retire tick in gem5's text")
     return latency

@@ -39,7 +39,20 @@ from tracegen.gem5.address_space import AddressSpace
 from tracegen.gem5.source import Gem5Run, blocks, find_source, read_facts, read_run
 from tracegen.gem5.statistics import memory_references, read_statistics
 from tracegen.gem5.text.instructions import advance, settle
-from tracegen.gem5.text.layout import DONE, FULL, GROW, MAPPING, MICRO, PENDING, STORED_OPEN, WRONG, Output, Tables
+from tracegen.gem5.text.layout import (
+    DONE,
+    FULL,
+    GROW,
+    LONGEST,
+    MAPPING,
+    MICRO,
+    PENDING,
+    STORED_OPEN,
+    TOO_LATE,
+    WRONG,
+    Output,
+    Tables,
+)
 from tracegen.gem5.text.scanner import scan
 from tracegen.gem5.text.statics import Statics
 from uarch.configuration import Machine, OutOfOrderPipeline
@@ -61,8 +74,7 @@ class Imported:
     instructions: int
     labelled: int  # those with a latency
     start: int  # the first of them
-    cycles: int  # sum of all latencies before saturation, the warm-up's included
-    saturated: int  # latencies above 65,535
+    cycles: int  # sum of all latencies, the warm-up's included
     accesses: int
     checked: bool  # against stats.txt
     notes: list[str]
@@ -71,11 +83,6 @@ class Imported:
     def agreement(self) -> str:
         """Tell whether gem5's own counts were compared with what was read; they do not differ."""
         return "agrees with stats.txt" if self.checked else "not compared with stats.txt, which is not there"
-
-    @property
-    def cut(self) -> str:
-        """A line on latencies that do not fit; empty where all do."""
-        return f"{self.saturated:,} latencies are above 65,535 cycles and were cut to that" if self.saturated else ""
 
 
 @dataclass
@@ -215,7 +222,7 @@ class Reader:
         state.ids = state.latencies = state.open_access = state.divisions = 0
         state.accesses = rest
 
-    def _write_latencies(self, latency: NDArray[np.uint16]) -> None:
+    def _write_latencies(self, latency: NDArray[np.uint32]) -> None:
         self.latencies.write(latency.tobytes())
         self.cycles += int(latency.sum(dtype=np.int64))
 
@@ -335,8 +342,9 @@ class Reader:
         told[-1] = told[-1] or tick
         retired = np.maximum.accumulate(np.append(int(self.state.retired), told))
         cycles = np.diff(retired) // self._run.simulation.period
-        self.state.saturated += int((cycles > 65535).sum())
-        self._write_latencies(np.minimum(cycles, 65535).astype(np.uint16))
+        if (cycles > LONGEST).any():
+            raise self._wrong(WRONG[TOO_LATE])
+        self._write_latencies(cycles.astype(np.uint32))
         self.state.labelled += waiting
         self.state.first_pending = self.state.last_pending
         self.state.retired = int(retired[-1])
@@ -456,7 +464,6 @@ def import_gem5(
                 labelled=labelled,
                 start=int(state.fast) + warmed,
                 cycles=reader.cycles,
-                saturated=int(state.saturated),
                 accesses=int(state.references),
                 checked=checked,
                 notes=run.notes,
@@ -519,10 +526,10 @@ def _write_labels(reader: Reader, run: Gem5Run, trace: Path, path: Path, warmup:
         simulator=simulator(run),
         attributes={"warmup": warmup},
     )
-    reader.latencies.seek(2 * warmup)
+    reader.latencies.seek(4 * warmup)
     with writer:
-        while part := reader.latencies.read(2 * _PART):
-            writer.append(np.frombuffer(part, np.uint16)[None])
+        while part := reader.latencies.read(4 * _PART):
+            writer.append(np.frombuffer(part, np.uint32)[None])
     return labelled
 
 

@@ -233,6 +233,28 @@ def test_a_record_that_never_came_holds_up_no_others(tmp_path):
     assert without.sum() == whole.sum() and (without != whole).sum() <= 2
 
 
+@pytest.mark.parametrize("cycles", [100_000, 1 << 33])
+def test_a_long_latency_is_whole_or_told(cycles, tmp_path):
+    """From one instruction on everything retires so many cycles later."""
+    _, _, whole = imported("o3", tmp_path)
+    lines = gem5_runs.lines("o3")
+
+    def later(found):
+        return f"retire:{int(found[1]) + cycles * PERIOD['o3']}"
+
+    for number in numbers(lines, "O3PipeView:retire:[1-9]")[400:]:
+        lines[number] = re.sub(r"retire:(\d+)", later, lines[number])
+    text = "\n".join(lines) + "\n"
+    folder = gem5_runs.copy("o3", tmp_path / "run", text.encode(errors="surrogateescape"))
+    (folder / "stats.txt").unlink()  # of another run
+    if cycles > 1 << 32:
+        assert "retires more than 4,294,967,295 cycles after" in message(lambda: imported("o3", tmp_path, folder))
+        return
+    _, _, shifted = imported("o3", tmp_path, folder)
+    differs = np.flatnonzero(shifted != whole[: len(shifted)])
+    assert len(differs) == 1 and shifted[differs] == whole[differs] + cycles
+
+
 def test_statistics_of_several_dumps_are_of_the_whole_run(tmp_path):
     path = tmp_path / "stats.txt"
 
@@ -446,7 +468,7 @@ def test_damaged_texts_are_read_or_told_in_one_line(tmp_path, monkeypatch):
             assert 0 < count <= 250
             assert int(reader.state.labelled) + reader.pending == count
             assert len(np.concatenate(list(reader.addresses()))) == count
-            assert reader.latencies.tell() == 2 * int(reader.state.labelled)
+            assert reader.latencies.tell() == 4 * int(reader.state.labelled)
             assert 0 <= reader.cycles * run.simulation.period <= int(reader.state.retired)
         finally:
             reader.close()

@@ -18,6 +18,7 @@ from tracegen.gem5.text.layout import (
     INCOMPLETE,
     LAST,
     LOAD,
+    LONGEST,
     MICRO,
     MIDDLE,
     NO_RECORD,
@@ -27,6 +28,7 @@ from tracegen.gem5.text.layout import (
     RING,
     STORE,
     STORED_OPEN,
+    TOO_LATE,
     Line,
     State,
 )
@@ -44,7 +46,7 @@ def advance(
     pcs: NDArray[np.int64],
     static_id: NDArray[np.uint32],
     accesses: NDArray[np.void],
-    latency: NDArray[np.uint16],
+    latency: NDArray[np.uint32],
     divisions: NDArray[np.void],
 ) -> int:
     """Take or take back the held line, now that the one after it is known (not `valid`: none). 0, or what is wrong."""
@@ -131,7 +133,7 @@ def _end_instruction(
     slot: NDArray[np.int32],
     pcs: NDArray[np.int64],
     static_id: NDArray[np.uint32],
-    latency: NDArray[np.uint16],
+    latency: NDArray[np.uint32],
     divisions: NDArray[np.void],
 ) -> int:
     """The held line was an instruction's last. 0, or what is wrong with it."""
@@ -166,7 +168,7 @@ def _end_instruction(
 
 
 @cached(nogil=True)
-def settle(state: State, records: NDArray[np.void], pending: NDArray[np.void], latency: NDArray[np.uint16]) -> int:
+def settle(state: State, records: NDArray[np.void], pending: NDArray[np.void], latency: NDArray[np.uint32]) -> int:
     """Retire the instructions whose records are there, in order, as far as there is room. 0, or what is wrong."""
     while state.first_pending < state.last_pending and state.latencies < len(latency):
         at = state.first_pending & (PENDING - 1)
@@ -188,16 +190,15 @@ def settle(state: State, records: NDArray[np.void], pending: NDArray[np.void], l
 
 
 @cached(nogil=True)
-def _retire(state: State, latency: NDArray[np.uint16], tick: int) -> int:
+def _retire(state: State, latency: NDArray[np.uint32], tick: int) -> int:
     """The next instruction has retired at `tick`. 0, or what is wrong with that."""
     if tick % state.period:
         return BAD_TICK
     if tick < state.retired:
         return BACKWARDS
     cycles = (tick - state.retired) // state.period
-    if cycles > 65535:
-        state.saturated += 1
-        cycles = 65535
+    if cycles > LONGEST:
+        return TOO_LATE
     latency[state.latencies] = cycles
     state.latencies += 1
     state.labelled += 1

@@ -27,6 +27,7 @@ WRONG = {
     17: "has an address that does not fit in a 64-bit number",
     18: "faults inside an instruction, and nothing repeats it",
     19: "retires an instruction of which its O3PipeView record says that it was squashed",
+    20: "retires more than 4,294,967,295 cycles after the instruction before it",
 }
 (
     BAD_EXEC,
@@ -45,7 +46,10 @@ WRONG = {
     OVERFLOW,
     FAULT_INSIDE,
     NOT_RETIRED,
+    TOO_LATE,
 ) = WRONG
+
+LONGEST = 0xFFFFFFFF  # cycles of a latency
 
 RING = 1 << 18  # O3PipeView records kept, by sequence number
 PENDING = 1 << 16  # instructions that may wait for the record of one before
@@ -93,7 +97,6 @@ class State:
     instructions: int
     fast: int  # those of the core that fast-forwards
     labelled: int
-    saturated: int
     syscalls: int
     micro_operations: int
     references: int
@@ -165,11 +168,11 @@ class Output(NamedTuple):
 
     static_id: NDArray[np.uint32]  # instructions, numbered in the order of their first execution
     accesses: NDArray[np.void]  # [·] `Access`
-    latency: NDArray[np.uint16]  # cycles, of the instructions of the timed core
+    latency: NDArray[np.uint32]  # cycles, of the instructions of the timed core
     divisions: NDArray[np.void]  # [·] `Division`
 
     @staticmethod
     def empty(size: int) -> Output:
         return Output(
-            np.zeros(size, np.uint32), _zeros(size, Access), np.zeros(size, np.uint16), _zeros(size, Division)
+            np.zeros(size, np.uint32), _zeros(size, Access), np.zeros(size, np.uint32), _zeros(size, Division)
         )
