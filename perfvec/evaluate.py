@@ -128,7 +128,7 @@ def _window(
                     sums = sequence_sums(foundations[index], static, ids, stored, lead, batch=segments, bf16=bf16)
                     vectors[index].append(sums[: len(first)])
     if cut:
-        told = "a latency may have been cut at 65,535 cycles: the file is of version 1; label its window anew"
+        told = "a latency may have been cut at 65,535 cycles: the file is of version 1; remove it and label anew"
         print(f"perfvec: {labels.path}: {told}", file=sys.stderr)
     total = np.concatenate(cycles, axis=1)
     if (empty := np.flatnonzero(total.sum(axis=1) == 0)).size:

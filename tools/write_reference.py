@@ -241,7 +241,8 @@ def _allowed(name: str) -> str:
         return ", ".join(f"`{value}`" for value in rule.names())
     if rule.type is str:
         return "text"
-    return f"{rule.low:,g} to {rule.high:,g}" + (", power of two" if rule.power_of_two else "")
+    low, high = (f"{end:,.0f}" if end == int(end) else f"{end:g}" for end in (rule.low, rule.high))
+    return f"{low} to {high}" + (", power of two" if rule.power_of_two else "")
 
 
 def _range(machines: list[Any], name: str) -> str:

@@ -30,7 +30,8 @@ def train(
         Path | None, typer.Option(help="Latency files of machines whose vectors are fitted after training.")
     ] = None,
     sampled_latencies: Annotated[
-        Path | None, typer.Option(help="Latency files with other machines in each file; they train the encoder.")
+        Path | None,
+        typer.Option(help="Latency files with other machines in each file; they train network and encoder."),
     ] = None,
     row_latencies: Annotated[
         Path | None, typer.Option(help="Latency files of other programs on the labels' machines, to refine them.")

@@ -93,7 +93,8 @@ def features(
 @app.command()
 @answers("as_json", "csv", "html")
 def characterise(
-    trace_file: Annotated[Path, typer.Argument(help="A trace.")], max_instructions: MaxInstructions = None
+    trace_file: Annotated[Path, typer.Argument(help="A trace or live-points.")],
+    max_instructions: MaxInstructions = None,
 ) -> Result:
     """Characterise a trace without a machine.
 
