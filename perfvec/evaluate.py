@@ -68,6 +68,10 @@ def evaluate(
         raise InputError("no model to evaluate")
     windows = labelled_windows(models, traces, latencies, progress=progress)
     rows = [row for index, model in enumerate(models) for row in _judge(model, index, windows)]
+    if not rows:
+        raise InputError(
+            f"{latencies}: labels no machine that a model can tell: none of its table, and no encoder for others"
+        )
     return pd.DataFrame(rows)
 
 

@@ -51,7 +51,7 @@ def label_windows(
     paths = sorted(traces.glob("*.trace.h5"))
     ranges = _whole(paths) if latencies is None else _labelled(paths, latencies)
     if at:
-        places = [(path, start) for path, first, length in ranges for start in at if start + count <= first + length]
+        places = [(path, start) for path, first, length in ranges for start in at if _lies(start, count, first, length)]
     else:
         places = [(path, start) for path, first, length in ranges for start in _evenly(first, length, windows, count)]
     presets = [load_machine(name) for name in preset_names() if name not in without]
@@ -64,6 +64,10 @@ def label_windows(
         else:
             drawn = sample_pairs(max(pool, machines), own)[:machines]
         label([path], drawn, output, start=start, count=count, workers=1, touches=True, progress=False)
+
+
+def _lies(start: int, count: int, first: int, length: int) -> bool:
+    return first <= start and start + count <= first + length
 
 
 def _seed(seed: int, path: Path, start: int) -> int:

@@ -207,7 +207,7 @@ def _already(
             touched,
         )
         if same and list(file.machines) == list(machines) and file.simulator == SIMULATOR:
-            return True
+            return not file.any_cut()  # which are then labelled anew
     raise InputError(
         f"{output}: holds other labels (another trace, window, warm-up or machines); move it away or choose another "
         "folder"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from analysis.budget.budget import SURFACE
 from analysis.programs.simulable import SimulableTrace
@@ -29,6 +28,6 @@ def within(targets: Sequence[Target], points: int, seconds: float, threads: int 
             return target
         if trace.work * wanted <= share * RATE * (threads or processors()) or trace.work < LEAST_SAMPLED:
             return target
-        return replace(target, simulable=trace.sampled(), make=lambda: target.vector)
+        return target.simulated_by(trace.sampled())
 
     return [one(target) for target in targets]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,4 +128,4 @@ def _keeping(target: Target) -> Target:
     program = target.simulable
     if program is None or isinstance(program, Kept):
         return target
-    return replace(target, simulable=Kept(program), make=lambda: target.vector)
+    return target.simulated_by(Kept(program))

@@ -167,8 +167,16 @@ class _Evolution:
 
         ends = time.perf_counter() + seconds
         points, columns, values = [], [], []
+        wrong: list[InputError] = []
 
         def tried(population: NDArray[np.float64]) -> NDArray[np.float64]:
+            try:
+                return judged(population)
+            except InputError as error:  # a ValueError, which SciPy takes for one of its own
+                wrong.append(error)
+                raise
+
+        def judged(population: NDArray[np.float64]) -> NDArray[np.float64]:
             here = np.minimum(population.T, _BELOW_ONE)
             machines = self._over.columns(here)
             good, broken = possible(machines, self._over.constraints)
@@ -190,17 +198,22 @@ class _Evolution:
         random = np.random.default_rng(self._seed + len(self._found))
         population = random.random((_POPULATION, self._over.coordinates))
         population[: len(self._points)] = self._points
-        differential_evolution(
-            tried,
-            [(0.0, 1.0)] * self._over.coordinates,
-            init=population,
-            maxiter=self._left.pop(0) - 1,
-            vectorized=True,
-            updating="deferred",
-            polish=False,
-            rng=random,
-            callback=late,
-        )
+        try:
+            differential_evolution(
+                tried,
+                [(0.0, 1.0)] * self._over.coordinates,
+                init=population,
+                maxiter=self._left.pop(0) - 1,
+                vectorized=True,
+                updating="deferred",
+                polish=False,
+                rng=random,
+                callback=late,
+            )
+        except RuntimeError:
+            if wrong:
+                raise wrong[0] from None
+            raise
         if not columns:
             raise InputError(f"an empty sweep: none of {self._tried:,} points can be (the last breaks {self._reason})")
         self._first = self._first or columns[:1]

@@ -148,7 +148,7 @@ def simulated_by(target: Target, cluster: Dask | None, keep: str | os.PathLike[s
         return target
     if cluster is not None:
         program = elsewhere(program, cluster)
-    return replace(target, simulable=program if keep is None else Kept(program, keep), make=lambda: target.vector)
+    return target.simulated_by(program if keep is None else Kept(program, keep))
 
 
 def encoder_of(model: Model) -> MachineEncoder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,9 +48,11 @@ def _range(field: str, word: str) -> list[Any]:
         step = float("nan")
     if not isinstance(low, int | float) or not isinstance(high, int | float):
         raise InputError(f"{field} = {word!r}: {field} holds names; list them")
+    if not math.isfinite(low) or not math.isfinite(high) or not math.isfinite(step):
+        raise InputError(f"{field} = {word!r} must read LOW:HIGH:STEP or LOW:HIGH:*FACTOR, in finite numbers")
     if not (step > (1 if factor else 0)) or not low <= high or (factor and low <= 0):
         raise InputError(f"{field} = {word!r} must rise from LOW to HIGH by a STEP above 0 or a *FACTOR above 1")
-    if not factor and (high - low) / step > _MOST_VALUES:
+    if (math.log(high / low) / math.log(step) if factor else (high - low) / step) > _MOST_VALUES:
         raise InputError(f"{field} = {word!r} has more than {_MOST_VALUES:,} values; take a larger step")
     found: list[Any] = []
     for number in range(_MOST_VALUES + 1):

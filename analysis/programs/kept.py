@@ -76,7 +76,8 @@ class Kept:
             self._seconds += time.perf_counter() - began
             self._timed += len(some)
             ends = (found.cycles.tolist(), found.low.tolist(), found.high.tolist())
-            values = zip(*ends, found.deviations.astype(np.float32), strict=True)
+            short = [[_short(one) for one in each] for each in found.deviations.tolist()]  # as they are read again
+            values = zip(*ends, np.array(short, np.float32).reshape(found.deviations.shape), strict=True)
             self._append(dict(zip(some, values, strict=True)))
         if not keys:
             return Estimates.exact(np.zeros(0))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 from tqdm import tqdm
 
-from analysis.programs.span import Span, timed
+from analysis.programs.span import Span, require_time, timed
 from support.processors import processors
 from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import LivePoints, load
@@ -136,6 +136,7 @@ class SimulableTrace:
                     for chunk in timed(trace, running, self.span, progress=False):
                         running.run(chunk)
                     cycles += [simulation.counters["cycles"] for simulation in running.each]
+                require_time(trace, self.span, cycles[first:])
                 bar.update(len(some))
         return Estimates.exact(np.array(cycles))
 

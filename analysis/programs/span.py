@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from support.errors import InputError
@@ -45,6 +45,15 @@ class Span:
                 f"{trace.path}: has {len(trace):,} instructions, so none from --start {self.start:,} on; lower it"
             )
         return len(trace) if self.count is None else min(self.start + self.count, len(trace))
+
+
+def require_time(trace: Trace, span: Span, cycles: Iterable[float]) -> None:
+    """Raise InputError where what is timed takes no cycle: its instructions retire with the one before them."""
+    if not all(value > 0 for value in cycles):
+        raise InputError(
+            f"{trace.path}: {span.stop(trace) - span.start:,} timed instructions retire in the cycle of the one before "
+            "them; time more (--count)"
+        )
 
 
 def timed(trace: Trace, running: Simulations, span: Span, progress: bool) -> Iterator[Chunk]:

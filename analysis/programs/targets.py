@@ -33,6 +33,11 @@ class Target:
     make: Callable[[], ProgramVector]
     instructions_to_represent: int = 0  # for its vector
     shown: str = ""  # as, where another of the question has its name
+    original: Target | None = None  # whose vector it has
+
+    def simulated_by(self, simulable: Simulable) -> Target:
+        """Return the same program with another way to simulate it."""
+        return replace(self, simulable=simulable, make=lambda: self.vector, original=self)
 
     @cached_property
     def vector(self) -> ProgramVector:
@@ -42,12 +47,16 @@ class Target:
 
     def represented_within(self, seconds: float) -> bool:
         """Tell whether there is a vector of this model, or could be in so many seconds of a core."""
-        if self.instructions_to_represent and "vector" not in vars(self):
+        if self.instructions_to_represent and not self._is_represented:
             return self.instructions_to_represent <= RATE * seconds
         try:
             return bool(self.vector.instructions)
         except InputError:  # live-points without one
             return False
+
+    @property
+    def _is_represented(self) -> bool:
+        return "vector" in vars(self) or (self.original is not None and self.original._is_represented)
 
     @property
     def name(self) -> str:

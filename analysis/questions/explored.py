@@ -22,9 +22,10 @@ from analysis.designs.design import Design, first_points, grid_design
 from analysis.designs.outcome import Outcome
 from analysis.programs.simulable import Estimates
 from analysis.programs.targets import Target
-from perfvec.intervals.level import DEFAULT_LEVEL
+from perfvec.intervals.level import DEFAULT_LEVEL, require_level
 from perfvec.machines.columns import cycles_of_columns
 from perfvec.machines.encoder import MachineEncoder
+from support.errors import InputError
 from uarch.columns import Columns, of_machine
 from uarch.configuration import Machine, get_field
 from uarch.constraints import RULES
@@ -41,6 +42,7 @@ _FACTORS = {  # of the fields that vary around a machine, where it has them
 }
 _KINDS = ("bimode", "tournament", "ltage", "tage-sc-l")
 _BEST = 10  # points that are simulated at the end, as of a sweep
+_MOST_VALUES = 1 << 16  # of one field of the grid
 _FOR_STARTS = 0.25  # of the budget, at most: the machines that the page begins at
 
 
@@ -94,7 +96,12 @@ def ask(
 
     None where no program can be simulated. Raises InputError for a grid that cannot be.
     """
-    design = grid_design(base, vary or around(base))
+    require_level(level)
+    varied = vary or around(base)
+    for field, values in varied.items():
+        if len(values) > _MOST_VALUES:
+            raise InputError(f"{field} has {len(values):,} values; a page holds up to {_MOST_VALUES:,} of a field")
+    design = grid_design(base, varied)
     targets = within(targets, design.columns.count, seconds)
     parts = shares([target.simulable for target in targets], seconds)
     if not any(parts):

@@ -90,7 +90,7 @@ def unlike(model: Model, programs: Sequence[ProgramVector]) -> list[str]:
 def to_json(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return what `predict --json` holds under `outside`."""
     rows = frame[frame["outside"]].drop(columns="outside").to_dict(orient="records")
-    return [{str(column): value for column, value in row.items()} for row in rows]
+    return [{str(column): None if value == np.inf else value for column, value in row.items()} for row in rows]
 
 
 def sections(frame: pd.DataFrame) -> list[Section]:

@@ -23,7 +23,7 @@ from analysis.parts.costs import require_names
 from analysis.parts.simulated_parts import collect
 from analysis.programs.names import names_apart
 from analysis.programs.opened import opened, traced
-from analysis.programs.span import Span, timed
+from analysis.programs.span import Span, require_time, timed
 from analysis.results.figure import Axis, Bars, Figure, Panel
 from analysis.results.headline import Headline, count, duration, interval, joined, percent
 from analysis.results.page import Section
@@ -167,6 +167,7 @@ def simulate(
             for chunk in timed(trace, running, span, progress):
                 whole = np.zeros(len(chunk), np.uint32)
                 running.run_with_stacks(chunk, [[(stack, whole)] for stack in stacks])
+            require_time(trace, span, (simulation.counters["cycles"] for simulation in running.each))
             for simulation, stack in zip(running.each, stacks, strict=True):
                 rows.append(_row(name, simulation.machine, simulation.statistics, 0.0, map(int, stack[0])))
     return pd.DataFrame(rows)

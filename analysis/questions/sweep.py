@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.budget.budget import SHARE_OF_BEST
@@ -108,7 +109,8 @@ class SweepQuestion:
         if self.search is None:
             Outcome(self._listed.columns, self.cost, self.objective)
         else:
-            _ = self._searchable
+            some = np.random.default_rng(0).random((_SOME, self._searchable.coordinates))
+            Outcome(self._searchable.columns(some), self.cost, self.objective)
         if self.heat is not None and (self.vary or self.search is None):
             varied = self.vary if self.search is not None else map(str, self._listed.fields)
             require_heat(self.heat, list(varied))
@@ -256,6 +258,7 @@ class SweepQuestion:
 
 
 _OPTIMISTIC = "a search by the model alone ends where it is most optimistic; simulate the best points"
+_SOME = 64  # points of a space, which have every field
 _MOST_TABLES = 2  # of a search's or a sample's fields side by side
 
 

@@ -31,6 +31,9 @@ def plot(frame: pd.DataFrame, heat: Sequence[str] = ()) -> Figure:
     if outcome == "seconds":
         unit, factor = time_unit(float(frame["seconds"].min()))
         told = f"{_of_source(frame)} time, {unit}"
+    if not fields:  # one point
+        heights = (frame[outcome] * factor).tolist()
+        return Figure([Panel([Bars(told, programs, heights)], x=Axis(told, zero=True), sideways=True)])
     if len(fields) == 1:
         lines = [
             Lines(program, _places(part[fields[0]]), part[outcome] * factor, points=True)

@@ -46,7 +46,13 @@ def held_out_errors(
     for index, model in enumerate(folds):
         found = list(_errors(model, index, windows))
         if not found:
-            raise InputError(f"fold model {index + 1}: every labelled program trained it; nothing was left out")
+            out = {window.trace_digest for window in windows} - trained[index]
+            what = (
+                "it has neither a vector nor an encoder for the labelled machines"
+                if out
+                else "every labelled program trained it; nothing was left out"
+            )
+            raise InputError(f"fold model {index + 1}: {what}")
         rows += [row | {"fold": index} for row in found]
     return pd.DataFrame(rows)
 

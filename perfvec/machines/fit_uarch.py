@@ -159,8 +159,8 @@ def _row(labels: LatencyFile, uarch: str | None) -> int:
 
 def _prior(model: Model, machine: Machine | None) -> tuple[NDArray[np.float64] | None, str]:
     """The vector of a machine that is known, and where it is from; none without one (or without an encoder)."""
-    table = {configuration_key(known) for known in model.machines}
-    if machine is None or (model.encoder is None and configuration_key(machine) not in table):
+    known = {configuration_key(one) for one in (*model.machines, *model.fitted_machines)}
+    if machine is None or (model.encoder is None and configuration_key(machine) not in known):
         return None, "mean of the table"
     vectors, sources = model.machine_vectors([machine])
     return vectors[0], sources[0]

@@ -55,7 +55,8 @@ def represent_library(
             if kept is None:
                 kept = estimate(model, trace, units)
         found.append(kept)
-        save_library(found, output)
+        later = [vector for digest, vector in known.items() if digest not in {one.trace_digest for one in found}]
+        save_library([*found, *(later if len(found) < len(traces) else [])], output)
     return found
 
 

@@ -193,7 +193,7 @@ class Pool:
         tail[:, : self._tail.shape[1]] = self._tail
         for first, numbers in self._schema.afterwards(self._instructions, pieces, last, recording.divisions()):
             columns = slice(first, first + numbers.shape[1])
-            of_pieces = numbers[: len(numbers) - len(last)].reshape(len(pieces), UNIT, -1)
+            of_pieces = numbers[: len(numbers) - len(last)].reshape(len(pieces), UNIT, numbers.shape[1])
             self.stored[order, OVERLAP:, columns] = of_pieces[counted]
             self.stored[order[led], :OVERLAP, columns] = of_pieces[counted[led] - 1, -OVERLAP:]
             tail[OVERLAP - lead :, columns] = numbers[len(numbers) - len(last) :]

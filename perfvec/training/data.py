@@ -171,17 +171,21 @@ def prepare_sampled(
     for trace_path, paths in tqdm(of_traces.items(), desc="sampled", unit="trace", disable=None if progress else True):
         with ExitStack() as open_files:
             files = [open_files.enter_context(LatencyFile(path)) for path in paths]
+            kept = [(file, path) for file, path in zip(files, paths, strict=True) if not file.any_cut()]
+            if not kept:
+                continue
+            files, paths = [file for file, _ in kept], [path for _, path in kept]
             for file in files:
                 _check_distinct(file)
             places = [_place(file, schema, folder) for file in files]
+            _check_once(paths, places)
             around = [next((whole for whole in known if _lies_in(file, whole)), None) for file in files]
             alone = [k for k, whole in enumerate(around) if whole is None]
             _made(trace_path, [files[k] for k in alone], schema, [places[k] for k in alone], wait=True)
             for file, path, place, whole in zip(files, paths, places, around, strict=True):
                 shard = _shard(path, place, schema) if whole is None else _part_of(whole, file, path, place)
                 machines = tuple(file.machines)
-                if not file.cut(shard.latency[: len(shard)]).any():
-                    found.append(SampledShard(shard, machines, features_of_machines(machines)))
+                found.append(SampledShard(shard, machines, features_of_machines(machines)))
     return tuple(found)
 
 
@@ -240,6 +244,7 @@ def prepare(traces: Path, latencies: Path, schema: Schema, folder: Path, *, prog
                 raise InputError(f"{latency_path}: its machines are not those of {pairs[0][1]}; label all traces alike")
             places.append(_place(file, schema, folder))
         of_traces.setdefault(trace_path, []).append(index)
+    _check_once([path for _, path in pairs], places)
 
     def make(indices: Sequence[int], *, wait: bool) -> list[int]:
         """Return those of them, all of one trace, that other runs are making."""
@@ -264,6 +269,13 @@ def _check_distinct(file: LatencyFile) -> None:
                 f"{file.path}: rows {first} and {row} are the same machine "
                 f"({file.machines[first].name!r}, {machine.name!r}); label each machine once"
             )
+
+
+def _check_once(files: Sequence[Path], places: Sequence[Path]) -> None:
+    first: dict[Path, Path] = {}
+    for file, place in zip(files, places, strict=True):
+        if first.setdefault(place, file) != file:
+            raise InputError(f"{file}: the same labels as {first[place]}; remove one of them")
 
 
 def _place(file: LatencyFile, schema: Schema, shards: Path) -> Path:
@@ -299,11 +311,14 @@ def _made(
 def _locked(shard: Path, locks: ExitStack, *, wait: bool) -> bool:
     """Lock the shard until the stack ends; return False where another run has it, unless that is waited for."""
     path = shard.with_name(f".{shard.name}.lock")
-    lock = locks.enter_context(path.open("w"))  # it goes with the process, however that ends
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
+    while True:
+        lock = locks.enter_context(path.open("w"))  # it goes with the process, however that ends
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return False
+        if path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat()):
+            break  # otherwise who had it has removed the file meanwhile, and a third may have another
     locks.callback(path.unlink, missing_ok=True)
     return True
 

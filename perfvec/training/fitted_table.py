@@ -40,7 +40,8 @@ def require_trained(
 def fit_table(
     model: Model, traces: str | os.PathLike[str], latencies: str | os.PathLike[str], *, progress: bool = True
 ) -> Model:
-    """`model` with the machines of these latency files, as far as they did not train it, in `fitted_machines`.
+    """`model` with the machines of these latency files, as far as they did not train it, in `fitted_machines`, beside
+    those that are there.
 
     Raises InputError as `require_trained` does.
     """
@@ -60,4 +61,9 @@ def fit_table(
     fitted = np.zeros((len(machines), model.foundation.width))
     for index, parts in enumerate(segments.values()):
         fitted[index] = fit_segments(model, observations(parts), None if prior is None else prior[index]).mean
-    return replace(model, fitted_machines=tuple(machines.values()), fitted_vectors=fitted)
+    every = tuple(machines.values())
+    if model.fitted_vectors is not None:
+        old = [row for row, machine in enumerate(model.fitted_machines) if configuration_key(machine) not in machines]
+        every = (*(model.fitted_machines[row] for row in old), *every)
+        fitted = np.concatenate([model.fitted_vectors[old], fitted])
+    return replace(model, fitted_machines=every, fitted_vectors=fitted)

@@ -45,8 +45,11 @@ class Recipe:
         from perfvec.training.loss import LENGTHS
         from perfvec.training.optimizer import OPTIMIZERS
 
-        if self.warmup > WARMUP or self.sequence % LENGTHS[-1][0]:
-            raise InputError(f"warmup must be at most {WARMUP} and sequence a multiple of {LENGTHS[-1][0]}")
+        longest = LENGTHS[-1][0]
+        if not 0 <= self.warmup <= WARMUP or self.sequence < 1 or self.sequence % longest:
+            raise InputError(f"warmup must be from 0 to {WARMUP}, and sequence a multiple of {longest}")
+        if not (self.learning_rate > 0 and self.muon_lr > 0):
+            raise InputError("learning_rate and muon_lr must be above 0")
         if min(self.width, self.layers, self.instructions, self.batch_size, self.validate_every) < 1:
             raise InputError("width, layers, instructions, batch_size and validate_every must be at least 1")
         if not 0.0 < self.sampled_share < 1.0 or self.sampled_machines < 2 or self.sampled_machines % 2:

@@ -311,6 +311,11 @@ def fit(
         raise InputError(f"a latency file labels only {short} instructions; training sequences need {recipe.sequence}")
     if recipe.batch_size % ranks.count:
         raise InputError(f"a batch of {recipe.batch_size} cannot be shared evenly by {ranks.count} processes")
+    if sampled and recipe.sampled % ranks.count:
+        raise InputError(
+            f"the {recipe.sampled} sequences of a batch that are of sampled machines cannot be shared evenly by "
+            f"{ranks.count} processes"
+        )
     torch.manual_seed(recipe.seed)
     scales = scales_of(labels.shards)
     foundation = FoundationModel(schema, len(labels.machines), **recipe.shape)
@@ -364,7 +369,9 @@ def fit(
             group["lr"] = share * group["peak"]
         inputs = [torch.from_numpy(value).to(ranks.device) for value in (x, present, y.astype(np.float32))]
         if together is not None:
-            torch.manual_seed(recipe.seed * 1_000_003 + step)  # of its dropout: as in a run that was not killed
+            torch.manual_seed(
+                (recipe.seed * 1_000_003 + step) % 2**63
+            )  # of its dropout: as in a run that was not killed
         others = tuple(torch.from_numpy(value).float().to(ranks.device) for value in more) if more else None
         loss = compute(*inputs, scales.shard[which].to(ranks.device), configurations, others)
         optimizer.zero_grad()

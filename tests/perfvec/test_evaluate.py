@@ -2,6 +2,7 @@
 
 import copy
 import shutil
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from perfvec.evaluate import by, describe, evaluate, summary, to_json
+from perfvec.intervals.held_out import held_out_errors
 from perfvec.model import Model
 from support.errors import InputError
 from support.seal import seal
@@ -131,3 +133,14 @@ def test_a_latency_that_was_cut_is_told(data, tmp_path, capsys):
     as_version_1(tmp_path / "qsort.latency.h5")
     evaluate(data.model, data.traces, tmp_path, progress=False)
     assert told in capsys.readouterr().err
+
+
+def test_machines_that_a_model_cannot_tell_are_named_as_the_reason(data):
+    """Of no program that it has seen are there labels to fit vectors of these machines to."""
+    model = replace(data.model, encoder=None, programs=(), program_vectors=None)
+    for asked in (
+        lambda: evaluate(model, data.traces, data.encoder_latencies, progress=False),
+        lambda: held_out_errors([model], data.traces, data.encoder_latencies, progress=False),
+    ):
+        with pytest.raises(InputError, match=r"no encoder|nor an encoder"):
+            asked()

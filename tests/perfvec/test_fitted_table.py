@@ -13,6 +13,7 @@ from perfvec.training.train import train
 from support.errors import InputError
 from tracegen.formats.latency import LatencyFile
 from tracegen.formats.trace import Trace
+from uarch.configuration import replace_field
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +79,13 @@ def test_they_are_refused_before_the_training(data, tmp_path):
             progress=False,
         )
     assert not (tmp_path / ".m.safetensors.work" / "checkpoint.pt").exists()
+
+
+def test_machines_that_were_fitted_before_stay(data, model, tmp_path):
+    first = replace(model, fitted_machines=model.fitted_machines[:1], fitted_vectors=model.fitted_vectors[:1] * 2)
+    mine = (replace_field(data.machines[0], "frequency_ghz", 1.25), *model.fitted_machines[:1])
+    kept = replace(first, fitted_machines=mine, fitted_vectors=np.repeat(first.fitted_vectors, 2, axis=0))
+    again = fit_table(kept, data.traces, data.encoder_latencies, progress=False)
+    assert again.fitted_machines == (mine[0], *model.fitted_machines)  # what is labelled is fitted anew
+    assert (again.fitted_vectors[0] == kept.fitted_vectors[0]).all()
+    assert again.fitted_vectors[1:] == pytest.approx(model.fitted_vectors)

@@ -66,3 +66,18 @@ def test_the_shipped_library_is_of_the_shipped_model():
     found = library.load_library(None, load_model())
     assert len({one.program for one in found}) == len(found) > 20
     assert library.SHIPPED.stat().st_size < 1 << 20
+
+
+@pytest.mark.slow
+def test_a_run_that_is_stopped_loses_no_vector(data, tmp_path, monkeypatch):
+    traces, path = sorted(data.traces.iterdir()), tmp_path / "a.library.npz"
+    library.represent_library(data.model, traces[1:], path, units=8, progress=False)
+
+    def saved(vectors, output, original=library.save_library):
+        original(vectors, output)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(library, "save_library", saved)
+    with pytest.raises(KeyboardInterrupt):
+        library.represent_library(data.model, traces, path, units=8, progress=False)
+    assert {one.program for one in library.load_library(path, data.model)} == {"matmul", "qsort"}

@@ -229,3 +229,15 @@ def test_a_streams_pool_is_that_of_its_trace(data, model, tmp_path):
     assert (rows == traced.represent(np.arange(len(traced.unit)))).all()
     assert (streamed.unit == traced.unit).all()
     assert (streamed.stored[: len(rows), OVERLAP:] == traced.stored[: len(rows), OVERLAP:]).all()
+
+
+def test_a_run_of_less_than_a_unit_is_sampled_whole(data, model):
+    path = data.traces / "matmul.trace.h5"
+    with Trace(path) as trace:
+        instructions = trace.static
+        some = Pool(model, instructions, Listed(np.arange(0)))
+        for chunk in trace.chunks(stop=500):
+            some.observe(chunk)
+        found = some.represent_remainder()
+    exact = represent(model, path, max_instructions=500, progress=False).vector
+    assert found == pytest.approx(exact, rel=1e-3)

@@ -15,6 +15,7 @@ from perfvec.training import sampled_encoder
 from perfvec.training import train as training
 from perfvec.training.data import prepare, prepare_sampled
 from perfvec.training.loss import difference_loss
+from perfvec.training.ranks import Ranks
 from perfvec.training.recipe import Recipe
 from perfvec.training.split import Split
 from perfvec.training.train import fit, train
@@ -25,7 +26,7 @@ from tracegen.decode import decode
 from tracegen.features import get_schema
 from tracegen.formats.latency import LatencyFile, LatencyWriter
 from tracegen.formats.trace import Trace
-from tracegen.label import last_touches
+from tracegen.label import label, last_touches
 from uarch.configuration import flatten, machine_from_dict
 from uarch.space import sample_pairs
 
@@ -115,7 +116,7 @@ def test_a_window_with_a_latency_that_was_cut_is_left_out(data, sampled, tmp_pat
     first, *others = sorted(sampled.iterdir())
     with LatencyFile(first) as file:
         latency = file.read(0, len(file)).astype(np.uint32)
-        latency[3, 70] = 1 << 20
+        latency[3, 70:90] = 1 << 20
         about = {name: getattr(file, name) for name in ("machines", "trace", "trace_digest", "start", "simulator")}
     folder = tmp_path / "cut"
     folder.mkdir()
@@ -132,6 +133,36 @@ def test_a_window_with_a_latency_that_was_cut_is_left_out(data, sampled, tmp_pat
     assert whole.mean == pytest.approx(latency.mean(axis=1))
     as_version_1(folder / first.name)
     assert len(prepared()) == len(others) >= 1
+
+
+def test_labels_that_are_there_twice_are_refused(data, sampled, tmp_path):
+    first = min(sampled.iterdir())
+    for name in (first.name, f"again-{first.name}"):
+        (tmp_path / name).symlink_to(first)
+    for prepared in (
+        lambda: prepare_sampled(data.traces, tmp_path, SCHEMA, tmp_path / "shards", (), progress=False),
+        lambda: prepare(data.traces, tmp_path, SCHEMA, tmp_path / "shards", progress=False),
+    ):
+        with pytest.raises(InputError, match=r"the same labels as .*; remove one of them"):
+            prepared()
+
+
+def test_sampled_sequences_that_processes_cannot_share_are_refused(data, sampled, tmp_path):
+    labels = prepare(data.traces, data.latencies, SCHEMA, tmp_path, progress=False)
+    windows = prepare_sampled(data.traces, sampled, SCHEMA, tmp_path, labels.shards, progress=False)
+    with pytest.raises(InputError, match="the 2 sequences of a batch that are of sampled machines cannot be shared"):
+        fit(Split().divide(labels), SCHEMA, RECIPE, tmp_path / "c.pt", sampled=windows, ranks=Ranks(0, 4))
+
+
+def test_a_window_before_the_labels_is_none_of_theirs(data, tmp_path):
+    labels, folder = tmp_path / "labels", tmp_path / "windows"
+    label(sorted(data.traces.iterdir())[:1], data.machines[:1], labels, start=30_000, progress=False)
+    label_windows(
+        data.traces, folder, latencies=labels, windows=1, at=(0, 40_000), machines=2, count=600, seed=7, pool=8
+    )
+    (path,) = folder.glob("*.latency.h5")
+    with LatencyFile(path) as file:
+        assert file.start == 40_000
 
 
 @pytest.mark.slow

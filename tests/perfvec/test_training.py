@@ -150,8 +150,15 @@ def test_missing_labels_are_named(data, tmp_path):
 
 
 def test_impossible_recipes_are_refused():
-    with pytest.raises(InputError, match="multiple"):
-        Recipe(sequence=100)
+    for sequence in (100, 0, -288):
+        with pytest.raises(InputError, match="multiple"):
+            Recipe(sequence=sequence)
+    for warmup in (-1, 129):
+        with pytest.raises(InputError, match="warmup must be from 0 to 128"):
+            Recipe(warmup=warmup)
+    for rate in (0.0, -1.0, float("nan")):
+        with pytest.raises(InputError, match="must be above 0"):
+            Recipe(learning_rate=rate)
 
 
 def test_excluding_an_unknown_program_is_an_error(data, tmp_path):

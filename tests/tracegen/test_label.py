@@ -1,8 +1,11 @@
 """Labels: of which warm-up they are, and that their counters are of the labelled window."""
 
+import h5py
 import pytest
 
 from support.errors import InputError
+from support.seal import seal
+from tests.latency_files import as_version_1
 from tracegen.formats.latency import LatencyFile
 from tracegen.label import label
 from tracegen.qemu import Execution, trace
@@ -68,3 +71,17 @@ def test_a_long_string_is_labelled_with_all_its_cycles(data, tmp_path):
         values, columns = file.counters()
         assert file.read(0, len(file)).max() > 65_535
         assert values[:, columns.index("cycles")] == pytest.approx(file.cycles(), abs=100)
+
+
+def test_labels_that_an_older_release_cut_are_made_anew(data, tmp_path):
+    path = labelled(data, tmp_path)
+    with LatencyFile(path) as file:
+        expected = file.read(0, len(file))
+    as_version_1(path)
+    whole = path.stat().st_mtime_ns
+    assert labelled(data, tmp_path) == path and path.stat().st_mtime_ns == whole  # nothing was cut
+    with h5py.File(path, "r+") as file:
+        file["latency"][1, 7] = 65_535
+    seal(path)
+    with LatencyFile(labelled(data, tmp_path)) as file:
+        assert file.version == 2 and (file.read(0, len(file)) == expected).all()

@@ -267,7 +267,7 @@ def _of_pieces(
     """
     running = _Reference(reference, instructions, 0)
     out = np.empty((len(pieces) * UNIT + len(last), EACH), np.uint8)
-    ends = [begin for begin, _ in sequences[1:]] + [len(pieces)]
+    ends = [begin for begin, _ in sequences[1:]] + [len(pieces)] * bool(sequences)
     for (begin, held), end in zip(sequences, ends, strict=True):
         running.simulation.touch(*pieces.gap(begin))
         gap = slice(*pieces.branch_offset[begin : begin + 2])

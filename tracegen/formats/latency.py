@@ -176,6 +176,13 @@ class LatencyFile(H5Reader):
         """Mark those of these latencies of the file that may have been longer: version 1 knows none above 65,535."""
         return (latency == _CUT) & (self.version == 1)
 
+    def any_cut(self) -> bool:
+        """Return whether `cut` marks a latency of the file."""
+        if self.version > 1:
+            return False
+        parts = range(0, len(self), 4 * _BLOCK)
+        return any(bool(self.cut(self.read(begin, begin + 4 * _BLOCK)).any()) for begin in parts)
+
     def read(self, begin: int, end: int, rows: Sequence[int] | None = None) -> NDArray[np.uint16 | np.uint32]:
         """[U or len(rows), end−begin] latencies of the labelled instructions begin … end (0 is instruction `start`)."""
         if rows is None:

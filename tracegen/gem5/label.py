@@ -34,7 +34,7 @@ from tqdm import tqdm
 
 from support.errors import InputError
 from support.files import atomic_path, require_writable
-from tracegen.formats.latency import LatencyFile, LatencyWriter
+from tracegen.formats.latency import VERSION, LatencyFile, LatencyWriter
 from tracegen.formats.trace import Trace
 from tracegen.gem5.reader import Reader
 from tracegen.gem5.source import Gem5Run, Source, read_facts
@@ -73,7 +73,7 @@ class Window:
     stdout: str
 
     def key(self, simulator: str) -> str:
-        words = [self.digest, self.start, self.stop, self.first, simulator]
+        words = [VERSION, self.digest, self.start, self.stop, self.first, simulator]
         return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:12]
 
 
@@ -223,12 +223,16 @@ def _part(parts: Path, machine: Machine) -> Path:
 def _already(output: Path, window: Window, machines: Sequence[Machine], simulator: str) -> dict[str, str]:
     with LatencyFile(output) as file:
         same = (file.trace_digest, file.start, len(file)) == (window.digest, window.start, window.stop - window.start)
+        warmup = window.start - window.first
+        same = same and file.attribute("warmup", warmup) == warmup
         failed: dict[str, str] = json.loads(str(file.attribute("failed", "{}")))
         wanted = [as_simulated(machine, window.isa)[0] for machine in machines if machine.name not in failed]
         if same and list(file.machines) == wanted and file.simulator == simulator:
+            if file.any_cut():
+                raise InputError(f"{output}: an older release cut a latency in it; move it away to label it anew")
             return {f"{window.name} on {name}": reason for name, reason in failed.items()}
     raise InputError(
-        f"{output}: holds other labels (another trace, window, simulator or machines); move it away or choose "
+        f"{output}: holds other labels (another trace, window, warm-up, simulator or machines); move it away or choose "
         "another folder"
     )
 

@@ -18,6 +18,7 @@ from analysis.programs.targets import Target
 from analysis.questions.sweep import SweepQuestion
 from perfvec.machines.features import narrowest
 from perfvec.representation.library import load_library
+from support.errors import InputError
 from tests.analysis.vectors import program, shipped
 from uarch.columns import concatenate
 from uarch.machine_files import load_machine
@@ -219,3 +220,18 @@ def test_other_points_have_the_coordinates_of_a_design():
     here, there = process.predict(np.arange(40, 60)), process.predict(np.arange(40, 60), every)
     assert np.array_equal(here[0], there[0]) and np.array_equal(here[1], there[1])
     assert np.isfinite(process.predict(np.arange(60, 80), every)[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("asked", "match"),
+    [
+        ({"objective": "tiem"}, "no field 'tiem'"),
+        ({"cost": "l2.sizekib"}, "l2.size_kib"),
+        ({"objective": "time/(l2.size_kib-1024)"}, "no finite number"),
+    ],
+)
+def test_a_wrong_expression_is_one_line(asked, match):
+    with pytest.raises(InputError, match=match):
+        SweepQuestion(base=load_machine("zen4"), vary={"l2.size_kib": [512, 1024]}, search=2, **asked).ask(
+            shipped(), [Target(None, program)], 0.0, progress=False
+        )

@@ -123,6 +123,8 @@ def test_ranges(text, values):
         "l2.latency=4:9:*1",
         "branch_predictor.kind=a:b:1",
         "l2.latency=4:9:x",
+        "frequency_ghz=1:inf:*2",
+        "frequency_ghz=1:5:inf",
     ],
 )
 def test_a_wrong_range_is_one_line(text):
@@ -406,3 +408,15 @@ def test_ranks_are_among_all_exported_points(tmp_path):
     (row,) = confirm.gem5_results(tmp_path / "x").to_dict(orient="records")
     assert (row["rank"], row["gem5_rank"]) == (2, 1)
     assert "was not run" in gem5_result(tmp_path / "x").headline().sentence
+
+
+@pytest.mark.parametrize("text", ["l2.size_kib=1:1000000:0.001", "memory.latency_ns=1:1000:*1.00001"])
+def test_a_range_of_too_many_values_is_one_line(text):
+    with pytest.raises(InputError, match="more than 100,000 values"):
+        parse_vary([text])
+
+
+def test_a_single_point_has_a_figure():
+    found = sweep.run(shipped(), [program()], space_design("default", 1, seed=1))
+    figure = sweep_figures.plot(found)
+    assert figure.panels[0].marks[0].value == pytest.approx([found["seconds"].iloc[0] * 1e9], rel=1e-9)

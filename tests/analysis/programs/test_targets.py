@@ -7,10 +7,14 @@ import pytest
 
 from analysis.programs.span import Span
 from analysis.programs.targets import RATE, target_of, target_of_vector
+from analysis.questions.simulate import simulate
 from perfvec.representation.represent import represent
 from support.errors import InputError
+from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import save
 from tracegen.live_points.record import of_trace
+from uarch.machine_files import load_machine
+from uarch.timing.simulation import Simulation
 
 
 def test_a_trace_is_represented_where_there_is_time(data):
@@ -64,3 +68,23 @@ def test_the_vector_beside_live_points_must_be_of_their_run(data, tmp_path):
         _ = target_of(data.model, tmp_path / "q.livepoints.h5").vector
     own.save(tmp_path / "q.vector.npz")
     assert target_of(data.model, tmp_path / "q.livepoints.h5").vector.instructions > 10_000
+
+
+def test_a_vector_that_is_there_is_so_however_its_program_is_simulated(data):
+    target = target_of(data.model, data.traces / "qsort.trace.h5", progress=False)
+    other = target.simulated_by(target.simulable).simulated_by(target.simulable)
+    assert not other.represented_within(0.0)
+    vector = target.vector
+    assert other.represented_within(0.0) and other.vector is vector
+
+
+def test_instructions_that_take_no_time_are_told(data):
+    """Of two that retire in one cycle, the second."""
+    path, machine = data.traces / "qsort.trace.h5", load_machine("golden-cove")
+    with Trace(path) as trace:
+        latency = Simulation(machine, trace.static).run(next(trace.chunks(2_000, stop=2_000)))
+    at = int(np.flatnonzero(latency == 0)[-1])
+    with pytest.raises(InputError, match="1 timed instructions retire in the cycle of the one before them; time more"):
+        target_of(data.model, path, span=Span(at, 1), progress=False).simulable.simulate([machine])
+    with pytest.raises(InputError, match="1 timed instructions retire in the cycle"):
+        simulate([path], [machine], Span(at, 1), progress=False)

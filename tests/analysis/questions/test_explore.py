@@ -9,6 +9,7 @@ import yaml
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from analysis import api
 from analysis.budget.budget import SOURCES, Answer
 from analysis.designs.design import first_points, grid_design
 from analysis.designs.sweep import answered
@@ -531,3 +532,11 @@ def test_a_grid_around_each_preset_can_be():
         design = grid_design(machine, around(machine))
         assert 1_000 < design.columns.count < 20_000
         assert of_machine(design.columns.machine(first_points(design, machine)[0], "x")) == of_machine(machine)
+
+
+def test_what_no_page_can_have_is_refused_before_anything_is_simulated(data):
+    trace = data.traces / "qsort.trace.h5"
+    with pytest.raises(InputError, match=r"a probability from 0\.5"):
+        api.explore(trace, "never.html", "zen4", level=2.0)
+    with pytest.raises(InputError, match=r"has 70,001 values; a page holds up to 65,536"):
+        api.explore(trace, "never.html", "zen4", vary={"memory.latency_ns": [k / 100 for k in range(1000, 71_001)]})

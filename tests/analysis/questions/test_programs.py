@@ -1,5 +1,6 @@
 """Programs among programs: novelty, the nearest of a library, the map, subsets."""
 
+import json
 from dataclasses import replace
 from itertools import combinations
 from shutil import copyfile
@@ -207,3 +208,11 @@ def test_one_program_s_answer_is_its_nearest():
     alone = program("p")
     with pytest.raises(InputError, match="no program but p"):
         compare.ask([alone], [alone, alone])
+
+
+def test_a_distance_without_bound_is_null_in_json():
+    """Of one machine alone no distance is usual."""
+    model = replace(shipped(), machines=shipped().machines[:1], fitted_machines=(), fitted_vectors=None)
+    (row,) = novelty.to_json(novelty.novelty(model, [], [replace_field(load_machine("zen4"), "frequency_ghz", 9.0)]))
+    assert row["usual"] is None and "frequency_ghz" in row["beyond"]
+    assert json.loads(json.dumps(row, allow_nan=False)) == row

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import pytest
 
+from support.seal import seal
 from tests.errors import message
+from tests.latency_files import as_version_1
 from tests.tracegen.gem5 import gem5_runs
 from tracegen.formats.latency import LatencyFile
 from tracegen.gem5 import label as by_gem5
@@ -227,3 +230,28 @@ def test_gem5_itself_runs_the_script_and_labels(tmp_path):
         progress=False,
     )
     assert [len(row) for row in latencies(part)[1]] == [200, 200]
+
+
+def test_labels_that_an_older_release_cut_are_not_taken_for_whole_ones(place):
+    (path,) = labelled(place, [O3])
+    as_version_1(path)
+    assert labelled(place, [O3]) == [path]  # nothing was cut
+    with h5py.File(path, "r+") as file:
+        file["latency"][0, 7] = 65_535
+    seal(path)
+    assert "an older release cut a latency in it; move it away" in message(lambda: labelled(place, [O3]))
+
+
+def test_labels_behind_another_warm_up_are_others(place):
+    (path,) = labelled(place, [O3])
+    with h5py.File(path, "r+") as file:
+        file.attrs["warmup"] = 100
+    seal(path)
+    assert "holds other labels (another trace, window, warm-up" in message(lambda: labelled(place, [O3]))
+
+
+def test_parts_of_an_older_release_are_not_gone_on_with(place, monkeypatch):
+    window = by_gem5.find_window(place / "touch.trace.h5", 0, None, 0)
+    now = window.key("gem5 24.0.0.1")
+    monkeypatch.setattr(by_gem5, "VERSION", 1)
+    assert window.key("gem5 24.0.0.1") != now
