@@ -133,13 +133,14 @@ def save_machines(machines: Iterable[Machine], folder: str | Path) -> list[Path]
     """One YAML a machine, named after it, in `folder`, which is made where it is not there. Raises InputError."""
     from support.files import write_text
 
-    folder, paths = Path(folder), []
+    every = list(machines)
+    paths = [Path(folder) / f"{machine.name.replace('/', '_')}.yaml" for machine in every]
+    if twice := {path for path in paths if paths.count(path) > 1}:
+        raise InputError(f"{min(twice)}: two machines would have this file; give them other names")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for machine in machines:
-            path = folder / f"{machine.name.replace('/', '_')}.yaml"
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for machine, path in zip(every, paths, strict=True):
             write_text(path, machine_yaml(machine))
-            paths.append(path)
     except OSError as error:
         raise InputError(f"cannot write machines to {folder}: {error.strerror}") from None
     return paths

@@ -20,7 +20,7 @@ def label(
     machines: Machines = None,
     presets: Annotated[bool, typer.Option("--presets", help="Label on every preset.")] = False,
     sample: Annotated[int, typer.Option(min=0, help="Label on N machines sampled from the design space.")] = 0,
-    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the sample.")] = 0,
     pairs: Annotated[
         bool,
         typer.Option(

@@ -415,7 +415,7 @@ def collect(
     simulated_schedules: Annotated[
         int | None, typer.Option(min=1, help="Simulate only N schedules of each task.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of the sampling.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the sampling.")] = 0,
     features: Annotated[
         bool, typer.Option(help="Add statement features and compact ASTs to the dataset (some 50 ms a schedule).")
     ] = True,

@@ -40,7 +40,7 @@ def tune(
     cpu: Annotated[int | None, typer.Option(min=0, help="The core that measures; keep it quiet.")] = None,
     builder_cpu: Annotated[int | None, typer.Option(min=0, help="The core that builds.")] = None,
     budget: Annotated[float, typer.Option(min=0.01, help="Seconds to measure one candidate.")] = 0.3,
-    seed: Annotated[int, typer.Option(help="Random seed of the search.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the search.")] = 0,
 ) -> Result:
     """Search fast schedules of a network with a cost model. A stopped run continues with the same command."""
     from analysis.tensor import tune as tuning
@@ -124,7 +124,7 @@ def replay(
     zero_shot: Annotated[
         bool, typer.Option("--zero-shot", help="Allow a device that did not train the model.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Random seed of the candidates.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the candidates.")] = 0,
 ) -> Result:
     """Predict a network's latency from its kernels'.
 

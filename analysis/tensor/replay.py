@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -322,8 +323,8 @@ def memory_bound(task: Task, device: Device, bandwidth_gbs: float) -> float:
 
 
 def _element_bytes(kind: str) -> int:
-    digits = "".join(filter(str.isdigit, kind))
-    return max(int(digits or 8) // 8, 1)
+    bits = re.match(r"[a-z]+(\d+)", kind)  # float8_e4m3fn has 8
+    return max(int(bits[1]) // 8, 1) if bits else 1
 
 
 def measure_kernels(kernels: Sequence[Kernel], device: str, measuring: Measuring) -> dict[str, float]:

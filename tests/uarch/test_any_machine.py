@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from programs import mixed
+from programs import Instruction, Program, mixed
 
 from uarch.configuration import DramMemory, Machine, RelationError, machine_from_dict
 from uarch.constraints import RULES, Rule
+from uarch.instructions import Flag, Operation
 from uarch.machine_files import load_machine
 from uarch.timing.ideal import IDEAL
-from uarch.timing.simulation import Simulation, new_stack
+from uarch.timing.simulation import Simulation, new_stack, touches_of
 from uarch.timing.statistics import LEVELS, MISPREDICTIONS, QUEUES
 
 LARGEST = 4096  # KiB: more would only take memory
@@ -117,3 +118,26 @@ def test_a_stack_that_cannot_be_added_to_in_place_is_refused():
     for other in (np.zeros((2, 2 * stack.shape[1]), np.int64)[:, ::2], stack.astype(np.int32)):
         with pytest.raises(ValueError, match="int64 in C order"):
             simulation.run_with_stacks(chunk, [(other, np.zeros(len(chunk), np.uint32))])
+
+
+@pytest.mark.parametrize("name", ["zen4", "cortex-a53"])
+def test_the_upper_half_of_the_address_space_takes_as_long_as_the_lower(name):
+    """A kernel's addresses, of which the highest bit is no sign."""
+    machine = load_machine(name)
+
+    def simulated(code, data):
+        program = Program([Instruction(Operation.INT_ALU, (1,), (1,), Flag.STORE), Instruction()], base=code)
+        for k in range(20_000):
+            program.execute(0, (data + 64 * k, 8, 1))
+            program.execute(1)
+        simulation = Simulation(machine, program.static())
+        lines = (np.uint64(data) >> np.uint64(6)) + np.arange(64, dtype=np.uint64)
+        simulation.touch(touches_of(lines, np.zeros(64, bool), np.zeros(64, bool)))
+        latency = simulation.run(program.chunk())
+        return latency.tolist(), simulation.statistics
+
+    low, high = simulated(0x400000, 0x10000000), simulated(0xFFFF800000400000, 0xFFFF800010000000)
+    assert high[0] == low[0]
+    assert {name: value for name, value in high[1].items() if value == value} == {
+        name: value for name, value in low[1].items() if value == value
+    }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from support.errors import InputError
 from tests.errors import message
-from uarch.configuration import field_names, flatten, get_field, machine_from_dict
+from uarch.configuration import field_names, flatten, get_field, machine_from_dict, replace_field
 from uarch.machine_files import load_machine, load_machines, save_machines
 from uarch.space import SPACES, load_space, parse_constraint, ranges, sample, space_names
 
@@ -192,6 +192,9 @@ def test_sampled_machines_are_saved_one_a_file(tmp_path):
     assert [load_machines(path)[0] for path in paths] == machines
     (tmp_path / "file").write_text("")
     assert "cannot write" in message(lambda: save_machines(machines, tmp_path / "file"))
+    alike = [replace_field(machines[0], "name", name) for name in ("x/app", "x_app")]
+    assert "two machines would have this file" in message(lambda: save_machines(alike, tmp_path / "alike"))
+    assert not (tmp_path / "alike").exists()
 
 
 ENTRIES = st.recursive(

@@ -27,7 +27,7 @@ from uarch.instructions import (
 )
 
 _NUMBERS = "rax rcx rdx rbx rsp rbp rsi rdi r8 r9 r10 r11 r12 r13 r14 r15".split()
-RAX, RDX, RSP = (_NUMBERS.index(name) for name in ("rax", "rdx", "rsp"))
+RAX, RDX, RSP, RDI = (_NUMBERS.index(name) for name in ("rax", "rdx", "rsp", "rdi"))
 
 
 def _register_numbers() -> tuple[dict[str, int], frozenset[str]]:
@@ -60,7 +60,7 @@ _REGISTER, _PARTIAL = _register_numbers()
 _RULES: list[tuple[re.Pattern[str], Operation]] = [
     (re.compile(rf"(?:{pattern})\Z"), operation)
     for pattern, operation in [
-        (r"nop|endbr\d\d|prefetch\w*|pause|wait|fwait|clflush\w*|clwb|ud[012]", Operation.NONE),
+        (r"nop|endbr\d\d|prefetch\w*|pause|wait|fwait|clflush\w*|clwb|cldemote|ud[012]", Operation.NONE),
         (
             r"syscall|sysenter|int\d?|cpuid|rdtscp?|[lsm]fence|xgetbv|rdpmc|hlt|in|out|f?xsave\w*|f?xrstor\w*",
             Operation.SYSTEM,
@@ -120,6 +120,7 @@ _BARRIERS = frozenset(("mfence", "lfence", "sfence"))
 _SERIALIZING = frozenset(("cpuid", "syscall", "sysenter", "int", "int3", "iretq", "lfence", "mfence"))
 _PUSHING = re.compile(r"push\w*|call|enter")
 _POPPING = re.compile(r"pop(?!cnt)\w*|ret|leave|iretq?")
+_STORES_TO_RDI = re.compile(r"v?maskmov(?:dqu|q)")
 _NON_TEMPORAL = re.compile(r"v?movnt(?:i|q|dq|ps|pd)")
 _STRING_LOADS = {
     "movs": (1, 1),
@@ -152,7 +153,7 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     operation = Operation.BRANCH if branch else (_operation(mnemonic) if not string else _string_operation(mnemonic))
     flags = branch
     memory = [o for o in operands if o.type == x86.X86_OP_MEM]
-    touches = operation not in (Operation.NONE,) or not re.match(r"nop|prefetch|clflush|clwb", mnemonic)
+    touches = operation not in (Operation.NONE,) or not re.match(r"nop|prefetch|clflush|clwb|cldemote", mnemonic)
     if mnemonic == "lea":
         touches = False
     loads = stores = 0
@@ -168,8 +169,10 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
         if _PUSHING.fullmatch(mnemonic):
             stores += 1
             loads = min(loads, len(memory))
-        elif _POPPING.fullmatch(mnemonic):
+        elif _POPPING.fullmatch(mnemonic) or mnemonic == "xlatb":
             loads += 1
+        elif _STORES_TO_RDI.fullmatch(mnemonic):
+            stores += 1
     flags |= (Flag.LOAD if loads else Flag(0)) | (Flag.STORE if stores else Flag(0))
     if "lock" in prefixes or (mnemonic == "xchg" and memory):
         flags |= Flag.ATOMIC
@@ -185,6 +188,8 @@ def decode_instruction(instruction: CsInsn) -> Decoded:
     )
     if (_PUSHING.fullmatch(mnemonic) or _POPPING.fullmatch(mnemonic)) and RSP not in address:
         address = (*address, RSP)
+    elif _STORES_TO_RDI.fullmatch(mnemonic):
+        address = (RDI,)
     registers = [o.reg for o in operands if o.type == x86.X86_OP_REG]
     data, destinations = _registers(instruction, mnemonic, registers, operation)
     if mnemonic in _ZEROING and len(registers) == len(operands) >= 2 and registers[-1] == registers[-2]:
@@ -272,7 +277,10 @@ def _registers(
     elif mnemonic == "nop":
         data = []
     elif mnemonic.lstrip("v") in ("pcmpestrm", "pcmpistrm"):
+        data += [RAX, RDX] if "estr" in mnemonic else []
         results = [VECTOR_REGISTERS]
+    elif mnemonic == "test":
+        data += explicit
     elif mnemonic.startswith("k") and not read and not written:
         data = [*explicit] if "test" in mnemonic else [*explicit[1:]]
         results = [] if "test" in mnemonic else [*explicit[:1]]
@@ -281,11 +289,27 @@ def _registers(
         if mnemonic.startswith(("vgather", "vpgather")):  # lanes that the mask leaves out stay; the mask is cleared
             data += explicit
             results += explicit[1:]
+        elif _lacks_result(instruction, mnemonic, explicit, results):  # of broadcasts and others
+            data = [one for one in data if one != explicit[0] or one in explicit[1:]]
+            data += explicit[:1] if _merges_under_mask(instruction, explicit) else []
+            results.append(explicit[0])
     results += changed
     data += [_number(instruction, register) for register in written if _name(instruction, register) in _PARTIAL]
     return data, distinct(results)
 
 
+def _lacks_result(instruction: CsInsn, mnemonic: str, explicit: list[int | None], results: list[int | None]) -> bool:
+    first = instruction.operands[0].type if instruction.operands else x86.X86_OP_INVALID
+    return first == x86.X86_OP_REG and explicit[0] not in results and not _WITHOUT_RESULT.fullmatch(mnemonic)
+
+
+def _merges_under_mask(instruction: CsInsn, explicit: list[int | None]) -> bool:
+    """Whether lanes that a mask leaves out stay; of a mask as the result none does."""
+    is_mask = [one in range(MASK_REGISTERS, MASK_REGISTERS + 8) for one in explicit]
+    return any(is_mask[1:]) and not is_mask[0] and not any(one.avx_zero_opmask for one in instruction.operands)
+
+
+_WITHOUT_RESULT = re.compile(r"vu?comi\w+|vp?test(?:p[sd])?|vpcmp[ei]str[im]|vmaskmovdqu|ver[rw]|vmwrite")
 _EXCHANGES = frozenset(("xchg", "xadd", "cmpxchg"))
 _ACCUMULATES = frozenset(("bsf", "bsr", "adox", "adcx"))
 _MERGES = re.compile(r"cmov\w+|cvt(?:si2s[sd]|ss2sd|sd2ss)|(?:sqrt|rsqrt|rcp)s[sd]")
@@ -331,8 +355,11 @@ _MOVES_HALF = re.compile(r"v?mov(?:[dq]|[hl]p[sd])")
 _PACKED = frozenset(op for op in Operation if op.name.startswith("SIMD"))
 
 
-_STORES_FIRST = re.compile(r"v?p?(?:mov|extr|compress|mask)\w*|v?stmxcsr|fn?st\w*|set\w+|fi?sttp|f?xsave\w*")
-_MODIFIES_FIRST = re.compile(r"cmpxchg\w*|xadd|xchg")
+_STORES_FIRST = re.compile(
+    r"v?p?(?:mov|extr|compress|mask)\w*|v?stmxcsr|fn?st\w*|fistt?p?|set\w+|f?xsave\w*|vcvtps2ph|kmov\w|vp?scatter\w+"
+)
+_MODIFIES_FIRST = re.compile(r"cmpxchg\w*|xadd|xchg|ro[lr]|rc[lr]")
+_LOADS_FIRST = re.compile(r"frstor")
 
 
 def _access(instruction: CsInsn, mnemonic: str, operand: X86Op) -> int:
@@ -342,6 +369,8 @@ def _access(instruction: CsInsn, mnemonic: str, operand: X86Op) -> int:
         return 2
     if first and _MODIFIES_FIRST.fullmatch(mnemonic):
         return 3
+    if first and _LOADS_FIRST.fullmatch(mnemonic):
+        return 1
     return operand.access or 1
 
 

@@ -40,7 +40,7 @@ _SHIFTS = re.compile(r"sh[lr]d?|sal|sar|ro[lr]|rc[lr]")
 _STRINGS = re.compile(r"(?:movs|stos|lods|cmps|scas|ins|outs)[bwdq]")
 _DIRECTS = frozenset(("cld", "std", "popf", "popfd", "popfq"))
 _COMPARES_FLOATS = re.compile(r"fu?comip?|fucompi|fcompi")
-_WRITES_ALL = re.compile(r"cmpxchg|xadd|k(?:or)?test[bwdq]|lzcnt|v?pcmp[ei]str[im]")  # the disassembler errs
+_WRITES_ALL = re.compile(r"test|cmpxchg|xadd|k(?:or)?test[bwdq]|lzcnt|v?pcmp[ei]str[im]")  # the disassembler errs
 
 
 def groups(instruction: CsInsn, mnemonic: str, reads: bool, writes: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:

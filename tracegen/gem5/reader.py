@@ -454,7 +454,9 @@ def import_gem5(
                     writer.append_static_ids(chunk)
                 symbols = reader.symbols(address)
                 writer.symbols(symbols.address, symbols.size, symbols.name)
-            warmed = int(run.facts.get("warmup", 0)) if warmup is None else warmup
+                warmed = int(run.facts.get("warmup", 0)) if warmup is None else warmup
+                if latency is not None:
+                    _require_labels(reader, warmed)
             labelled = _write_labels(reader, run, output, Path(latency), warmed) if latency is not None else 0
             state = reader.state
             return Imported(
@@ -507,14 +509,17 @@ def check(reader: Reader, run: Gem5Run) -> bool:
     return True
 
 
-def _write_labels(reader: Reader, run: Gem5Run, trace: Path, path: Path, warmup: int) -> int:
-    """The latencies after the warm-up. Returns how many. Raises InputError where there is none."""
-    labelled = int(reader.state.labelled) - warmup
-    if labelled <= 0:
+def _require_labels(reader: Reader, warmup: int) -> None:
+    if int(reader.state.labelled) <= warmup:
         raise InputError(
             f"{reader.name}: {int(reader.state.labelled):,} instructions have a retire tick, and {warmup:,} are "
             "warm-up; no latency is left to write"
         )
+
+
+def _write_labels(reader: Reader, run: Gem5Run, trace: Path, path: Path, warmup: int) -> int:
+    """The latencies after the warm-up. Returns how many."""
+    labelled = int(reader.state.labelled) - warmup
     with Trace(trace) as written:
         stem, digest = written.name, written.digest
     writer = LatencyWriter(

@@ -24,6 +24,7 @@ A computation vector is `[WIDTH]` f32, its columns are `COLUMNS`; counts, extent
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -340,5 +341,5 @@ def _is_float(node: Any) -> bool:
 
 def _bytes(buffer: Any) -> int:
     """Return the bytes of one element."""
-    digits = "".join(filter(str.isdigit, str(buffer.dtype).split("x")[0]))
-    return max(int(digits or 8) // 8, 1)
+    bits = re.match(r"[a-z]+(\d+)", str(buffer.dtype))  # float8_e4m3fn has 8
+    return max(int(bits[1]) // 8, 1) if bits else 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import zlib
 from collections.abc import Callable, Iterator
@@ -88,15 +89,40 @@ def _open(path: Path) -> BinaryIO:
 
 
 def document(text: str | bytes, what: str = "no JSON") -> Any:
-    """Parse a JSON text; NaN and Infinity, which JSON has not, are refused. Raises RecordError."""
+    """Parse a JSON text. Refused are NaN and Infinity, which JSON has not, numbers that a float cannot hold, and texts
+    that a file cannot: with a NUL, or half a character. Raises RecordError.
+    """
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        found = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        if (b"\\u" if isinstance(text, bytes) else "\\u") in text:  # type: ignore[operator]
+            _require_storable(found)
+        return found
     except (ValueError, RecursionError) as error:
         raise RecordError(what, f"{what} ({short(error)})") from error
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is beyond a float")
+    return number
+
+
+def _require_storable(value: Any) -> None:
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for one in value:
+            _require_storable(one)
+    elif isinstance(value, str):
+        if "\0" in value:
+            raise ValueError("a text has a NUL")
+        if any("\ud800" <= one <= "\udfff" for one in value):
+            raise ValueError("a text has half a character")
 
 
 def short(value: object, length: int = 80) -> str:

@@ -169,11 +169,48 @@ def test_x86_encoding(code, expected):
         ("d903", {RBX}, {X87_REGISTER}),  # fld dword ptr [rbx]
         ("c4e269900488", {RAX, X0, X1, X2}, {X0, X2}),  # vpgatherdd xmm0, [rax + xmm1*4], xmm2 clears its mask
         ("0f1f0400", set(), set()),  # nop [rax+rax]
+        # Where the disassembler tells of no flags, result or operand.
+        ("8403", {RBX, RAX}, {ZF, CF, OF}),  # test [rbx], al
+        ("66850b", {RBX, RCX}, {ZF, CF, OF}),  # test [rbx], cx
+        ("8503", {RBX, RAX}, {ZF, CF, OF}),  # test [rbx], eax
+        ("488503", {RBX, RAX}, {ZF, CF, OF}),  # test [rbx], rax
+        ("f60303", {RBX}, {ZF, CF, OF}),  # test byte ptr [rbx], 3
+        ("c4e27d5a00", {RAX}, {X0}),  # vbroadcasti128 ymm0, [rax]
+        ("c5f95a00", {RAX}, {X0}),  # vcvtpd2ps xmm0, xmmword ptr [rax]
+        ("62f27d485a00", {RAX}, {X0}),  # vbroadcasti32x4 zmm0, [rax]
+        ("62f27d495a00", {RAX, X0, K1}, {X0}),  # vbroadcasti32x4 zmm0{k1}, [rax] merges
+        ("62f27dc95a00", {RAX, K1}, {X0}),  # vbroadcasti32x4 zmm0{k1}{z}, [rax] does not
+        ("c4e2791700", {RAX, X0}, {ZF, CF, OF}),  # vptest xmm0, [rax] has no result
+        ("c5f92e00", {RAX, X0}, {ZF, CF, OF}),  # vucomisd xmm0, [rax] neither
+        ("660f3a60c100", {X0, X1, RAX, RDX}, {X0, ZF, CF, OF}),  # pcmpestrm xmm0, xmm1, 0
     ],
 )
 def test_x86_registers(code, data, written):
     found = one(code)
     assert ({*found[2], *found[3]}, found[4]) == (data, written)
+
+
+@pytest.mark.parametrize(
+    ("code", "flags", "address"),
+    [
+        ("c00803", Flag.LOAD | Flag.STORE, [RAX]),  # ror byte ptr [rax], 3
+        ("d310", Flag.LOAD | Flag.STORE, [RAX]),  # rcl dword ptr [rax], cl
+        ("c1e003", Flag(0), []),  # shl eax, 3
+        ("db18", Flag.STORE, [RAX]),  # fistp dword ptr [rax]
+        ("df10", Flag.STORE, [RAX]),  # fist word ptr [rax]
+        ("dd20", Flag.LOAD, [RAX]),  # frstor [rax]
+        ("c4e3791d0000", Flag.STORE, [RAX]),  # vcvtps2ph [rax], xmm0, 0
+        ("c4e1f89100", Flag.STORE, [RAX]),  # kmovq [rax], k0
+        ("c4e1f89000", Flag.LOAD, [RAX]),  # kmovq k0, [rax]
+        ("660ff7c1", Flag.STORE, [RDI]),  # maskmovdqu xmm0, xmm1
+        ("c5f9f7c1", Flag.STORE, [RDI]),  # vmaskmovdqu xmm0, xmm1
+        ("d7", Flag.LOAD, []),  # xlatb
+        ("0f1c00", Flag(0), []),  # cldemote [rax] reads nothing
+    ],
+)
+def test_x86_accesses_that_the_disassembler_misses(code, flags, address):
+    found = one(code)
+    assert (found[1] & (Flag.LOAD | Flag.STORE), found[2]) == (flags, address)
 
 
 def test_x87_additions_are_additions():

@@ -16,7 +16,7 @@ from support.errors import InputError
 from tracegen.tensor import ansor, database, lines
 from tracegen.tensor.ansor import device_name, read_log, task_of
 from tracegen.tensor.dataset import Dataset, Outcome
-from tracegen.tensor.lines import Problem, RecordError
+from tracegen.tensor.lines import Problem, RecordError, document
 from tracegen.tensor.read import read
 from tracegen.tensor.tenset import find
 
@@ -321,3 +321,20 @@ def test_a_damaged_workload_refuses_the_database(tmp_path):
     (folder / database.WORKLOADS).write_text('["123"]\n')
     with pytest.raises(InputError, match=f"{database.WORKLOADS}:1: no workload"):
         read([folder], tmp_path / "d.tensor.h5", progress=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b'{"i": ["\\u0000"]}', "a text has a NUL"),
+        (b'{"a\\u0000": 1}', "a text has a NUL"),
+        (b'["\\ud800"]', "a text has half a character"),
+        (b"[1e400]", "1e400 is beyond a float"),
+        (b"[NaN]", "NaN is no number of JSON"),
+    ],
+)
+def test_what_no_file_can_hold_is_refused(text, told):
+    for given in (text, text.decode()):
+        with pytest.raises(RecordError, match=told):
+            document(given)
+    assert document(b'["\\u00e9\\ud83d\\ude00", 1e300]') == ["é😀", 1e300]

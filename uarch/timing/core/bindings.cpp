@@ -153,7 +153,7 @@ class HeldChunk {
                 static_id_.data(),
                 following_.data(),
                 offset,
-                reinterpret_cast<const Address*>(address_.data()) - offset[0],
+                addresses(accesses) - offset[0],
                 size_.data() - offset[0],
                 is_store_.data() - offset[0],
                 field<std::uint64_t>(chunk, "start"),
@@ -204,6 +204,17 @@ class HeldChunk {
     Chunk view;
 
   private:
+    // The first of so many addresses: the array's own where all are in the lower half.
+    const Address* addresses(std::int64_t count) {
+        const std::uint64_t* given = address_.data();
+        std::uint64_t any = 0;
+        for (std::int64_t m = 0; m < count; ++m) any |= given[m];
+        if (within_half(any) == static_cast<Address>(any)) return reinterpret_cast<const Address*>(given);
+        low_address_.resize(static_cast<std::size_t>(count));
+        std::transform(given, given + count, low_address_.begin(), within_half);
+        return low_address_.data();
+    }
+
     Array<std::uint32_t> static_id_, following_;
     Array<std::int64_t> offset_;
     Array<std::uint64_t> address_;
@@ -214,7 +225,7 @@ class HeldChunk {
     Array<std::uint8_t> division_steps_;
     std::optional<Chunk> merged_;
     std::vector<std::int64_t> merged_offset_;
-    std::vector<Address> merged_address_;
+    std::vector<Address> merged_address_, low_address_;
     std::vector<std::uint8_t> merged_size_, merged_store_;
 };
 
@@ -227,7 +238,9 @@ StaticColumns static_columns(const Array<std::int16_t>& rows, const Array<std::i
     if (rows.ndim() != 2 || rows.shape(1) * 2 != static_cast<py::ssize_t>(sizeof(StaticInstruction)) ||
         pc.ndim() != 1 || pc.shape(0) != rows.shape(0))
         throw std::invalid_argument("rows must be [S, 32] and pc [S]");
-    StaticColumns columns{std::vector<StaticInstruction>(rows.shape(0)), {pc.data(), pc.data() + pc.shape(0)}};
+    StaticColumns columns{std::vector<StaticInstruction>(rows.shape(0)), std::vector<Address>(pc.shape(0))};
+    std::transform(pc.data(), pc.data() + pc.shape(0), columns.pc.begin(),
+                   [](std::int64_t address) { return within_half(static_cast<std::uint64_t>(address)); });
     std::memcpy(static_cast<void*>(columns.rows.data()), rows.data(), columns.rows.size() * sizeof(StaticInstruction));
     return columns;
 }
@@ -417,8 +430,8 @@ Array<std::uint8_t> outcomes(TimelessBranches& branches, const Array<std::uint64
     std::uint8_t* out = result.mutable_data();
     py::gil_scoped_release release;
     for (std::size_t k = 0; k < count; ++k) {
-        const Address here = static_cast<Address>(pc.data()[branch[k]]), fall_through = here + length.data()[branch[k]];
-        const Address target = next[k] == LAST ? fall_through : static_cast<Address>(pc.data()[next[k]]);
+        const Address here = within_half(pc.data()[branch[k]]), fall_through = here + length.data()[branch[k]];
+        const Address target = next[k] == LAST ? fall_through : within_half(pc.data()[next[k]]);
         if (steps.data()[k] == 0)
             branches.take(here, target), out[k] = 0;
         else

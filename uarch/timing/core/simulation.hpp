@@ -73,7 +73,7 @@ class Simulation {
         std::size_t miss = 0;
         const auto learn_until = [&](std::size_t place) {
             for (; miss < misses.count && misses.place[miss] <= place; ++miss)
-                caches.learn_miss(static_cast<Address>(misses.address[miss]), pc_[misses.id[miss]], misses.far[miss]);
+                caches.learn_miss(within_half(misses.address[miss]), pc_[misses.id[miss]], misses.far[miss]);
         };
         for (std::size_t k = 0; k < count; ++k) {
             learn_until(k);
@@ -116,7 +116,7 @@ class Simulation {
     static constexpr std::uint64_t TOUCHED_DIRTY = 1, TOUCHED_MISPREDICTED = 1, TOUCHED_CODE = 2;
     static constexpr std::uint64_t TOUCHED_NEAR = 4, TOUCHED_BELOW = 8;
     static constexpr int TOUCHED_SHIFT = 4;
-    static Line line_touched(std::uint64_t touch) { return static_cast<Line>(touch >> TOUCHED_SHIFT); }
+    static Line line_touched(std::uint64_t touch) { return line_of(within_half(touch >> TOUCHED_SHIFT << LINE_BITS)); }
     static int level_of(std::uint64_t touch) { return touch & TOUCHED_CODE ? L1I : L1D; }
     static constexpr std::size_t TOUCHED_AHEAD = 8;
 

@@ -6,7 +6,7 @@
 namespace perfvec {
 
 using Cycle = std::int64_t;
-using Address = std::int64_t;  // of bytes; traces have virtual ones
+using Address = std::int64_t;  // of bytes, from 0 on; traces have virtual ones
 using Line = std::int64_t;     // an address without its lowest six bits
 
 constexpr int LINE_BITS = 6;
@@ -24,6 +24,10 @@ constexpr T chosen(bool condition, T a, T b) {
     return condition ? a : b;
 #endif
 }
+
+// A trace's address without its highest bit, so that none is below 0: the halves of an address space, which differ in more
+// bits than that, stay apart.
+constexpr Address within_half(std::uint64_t address) { return static_cast<Address>(address & ~std::uint64_t{0} >> 1); }
 
 constexpr Line line_of(Address address) { return address >> LINE_BITS; }
 constexpr Address offset_of(Address address) { return address & ((1 << LINE_BITS) - 1); }

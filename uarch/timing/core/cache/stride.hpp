@@ -34,7 +34,7 @@ class StridePrefetcher final : public Prefetcher {
             *entry = {trigger.pc, trigger.address, 0, START};
             return;
         }
-        Address step = trigger.address - entry->last;
+        Address step = trigger.address - entry->last;  // both are from 0 on
         entry->last = trigger.address;
         if (step == entry->step && step != 0) {
             entry->confidence = std::min(entry->confidence + 1, HIGHEST);
@@ -45,10 +45,16 @@ class StridePrefetcher final : public Prefetcher {
         if (entry->confidence < NEEDED) return;
         if (-64 < step && step < 64) step = step < 0 ? -64 : 64;
         for (int ahead = 1; ahead <= DEGREE; ++ahead)
-            queue.want(trigger, line_of(trigger.address + step * ahead), ahead);
+            queue.want(trigger, line_of(ahead_of(trigger.address, step, ahead)), ahead);
     }
 
   private:
+    // Far steps may go round the address space.
+    static Address ahead_of(Address address, Address step, int times) {
+        return static_cast<Address>(static_cast<std::uint64_t>(address) +
+                                    static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(times));
+    }
+
     static constexpr int DEGREE = 4, SETS = 16, WAYS = 4, START = 4, HIGHEST = 7, NEEDED = 4;
     struct Entry {
         Address pc = -1, last = -1, step = -1;
