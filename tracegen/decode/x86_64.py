@@ -304,7 +304,7 @@ def _lacks_result(instruction: CsInsn, mnemonic: str, explicit: list[int | None]
 
 
 def _merges_under_mask(instruction: CsInsn, explicit: list[int | None]) -> bool:
-    """Whether lanes that a mask leaves out stay; of a mask as the result none does."""
+    """Tell whether lanes that a mask leaves out stay; of a mask as the result none does."""
     is_mask = [one in range(MASK_REGISTERS, MASK_REGISTERS + 8) for one in explicit]
     return any(is_mask[1:]) and not is_mask[0] and not any(one.avx_zero_opmask for one in instruction.operands)
 
