@@ -136,7 +136,7 @@ def test_a_latency_that_was_cut_is_told(data, tmp_path, capsys):
 
 
 def test_machines_that_a_model_cannot_tell_are_named_as_the_reason(data):
-    """Of no program that it has seen are there labels to fit vectors of these machines to."""
+    """There are no labels of a program that it has seen, to fit vectors of these machines to."""
     model = replace(data.model, encoder=None, programs=(), program_vectors=None)
     for asked in (
         lambda: evaluate(model, data.traces, data.encoder_latencies, progress=False),
