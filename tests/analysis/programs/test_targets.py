@@ -79,7 +79,7 @@ def test_a_vector_that_is_there_is_so_however_its_program_is_simulated(data):
 
 
 def test_instructions_that_take_no_time_are_told(data):
-    """Of two that retire in one cycle, the second."""
+    """The second of two that retire in one cycle takes none."""
     path, machine = data.traces / "qsort.trace.h5", load_machine("golden-cove")
     with Trace(path) as trace:
         latency = Simulation(machine, trace.static).run(next(trace.chunks(2_000, stop=2_000)))

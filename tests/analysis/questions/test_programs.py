@@ -211,7 +211,7 @@ def test_one_program_s_answer_is_its_nearest():
 
 
 def test_a_distance_without_bound_is_null_in_json():
-    """Of one machine alone no distance is usual."""
+    """No distance is usual where there is one machine alone."""
     model = replace(shipped(), machines=shipped().machines[:1], fitted_machines=(), fitted_vectors=None)
     (row,) = novelty.to_json(novelty.novelty(model, [], [replace_field(load_machine("zen4"), "frequency_ghz", 9.0)]))
     assert row["usual"] is None and "frequency_ghz" in row["beyond"]
