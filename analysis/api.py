@@ -776,6 +776,7 @@ def explore(
     from analysis.questions import explore as page
     from analysis.questions.explored import ask
 
+    page.ideal_groups(ideal)  # refuses a wrong file before a program is simulated
     given = [] if machines is None else simulable(machines)
     begin = page.starts(given)
     loaded = load_model(model)

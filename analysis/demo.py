@@ -19,6 +19,7 @@ from analysis.results.figure import Axis, Bars, Figure, Panel, label
 from analysis.results.headline import Headline, percent
 from analysis.results.intervals import changes as changed
 from analysis.results.page import Section, write_page
+from perfvec.intervals.level import DEFAULT_LEVEL
 from perfvec.model import Model
 from perfvec.representation.sample import represent_sampled
 from tracegen.qemu import Execution, trace
@@ -129,7 +130,8 @@ def demo(folder: str | os.PathLike[str], model: Model) -> Path:
                 f"{SECONDS:g} s, beside the model alone.",
                 _plot_changes(changes),
                 _shown(changes),
-                source="simulated, or corrected by simulated points; lines across the bars' ends are 95 % intervals",
+                source="simulated, or corrected by simulated points; lines across the bars' ends are intervals of "
+                f"{DEFAULT_LEVEL:.0%}",
             ),
             Section(
                 "How alike the programs are",

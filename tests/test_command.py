@@ -342,6 +342,14 @@ def test_a_name_that_is_not_utf8_works_or_is_one_line(tmp_path, command):
         assert sorted(tmp_path.iterdir()) == before
 
 
+def test_an_output_that_is_not_utf8_is_told_as_such(data):
+    words = [*INSTALLED, "simulate", data.traces / "qsort.trace.h5", "--uarch", "base", "--count", "1000"]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(words, capture_output=True, env=environment, check=False)
+    assert done.returncode == 2 and b"the output's encoding, ascii, has no '" in done.stderr
+    assert done.stderr.count(b"\n") == 1 and b"set PYTHONIOENCODING=utf-8" in done.stderr
+
+
 @pytest.mark.parametrize("command", [["report", "-o", "x", "--uarch", "base"], ["predict"]])
 def test_a_trace_whose_name_is_not_utf8_is_told_before_it_is_read(tmp_path, command):
     trace = os.fsencode(tmp_path) + b"/a\xff.trace.h5"

@@ -111,3 +111,5 @@ def test_a_long_name_is_cut_before_a_table_is_split():
     assert len(lines) == 3 and max(map(len, lines)) <= 80
     assert lines[1].split()[0].startswith("firstx") and lines[1].split()[0].endswith("xlast")
     assert "…" not in table_text(pd.DataFrame({"name": names}))  # that fits
+    wide = pd.DataFrame(columns=[letter * 30 for letter in "abc"])
+    assert "a" * 30 in table_text(wide)  # of no rows

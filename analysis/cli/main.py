@@ -186,8 +186,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 sys.stdout.flush()  # not at the interpreter's end, which tells of a failure in its own words
     except InputError as error:
         _fail(error)
-    except UnicodeEncodeError as error:  # the name of a file, as Python takes it in
-        near = error.object[max(0, error.start - 30) : error.end + 10]
+    except UnicodeEncodeError as error:
+        if not "\ud800" <= error.object[error.start] <= "\udfff":
+            shown = error.object[error.start : error.start + 1]
+            _fail(InputError(f"the output's encoding, {error.encoding}, has no {shown!a}; set PYTHONIOENCODING=utf-8"))
+        near = error.object[max(0, error.start - 30) : error.end + 10]  # the name of a file, as Python takes it in
         _fail(InputError(f"a name that is not UTF-8 cannot be written: {near!a}; rename the file"))
     except ImportError as error:
         if _out_of_memory(error):

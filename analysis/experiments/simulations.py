@@ -13,6 +13,7 @@ import json
 import os
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -122,7 +123,7 @@ def _kept(folder: Path, name: str, what: str, make: Callable[[], Arrays]) -> Arr
             with np.load(path, allow_pickle=False) as file:
                 if str(file["what"]) == what:
                     return file["values"], file["seconds"]
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
             pass  # damaged: made again
     values, seconds = make()
     with atomic_path(path) as temporary, temporary.open("wb") as file:

@@ -38,7 +38,7 @@ from support.text import nearest, show
 from support.yaml_files import read_yaml
 from uarch.columns import of_machines
 from uarch.configuration import OPTIONAL, Machine, field_names, machine_from_dict
-from uarch.constraints import CORES, GEM5
+from uarch.constraints import CORES, FIELDS, GEM5
 from uarch.machine_files import native_names
 
 IDEAL = Path(__file__).parent / "ideal.yaml"
@@ -48,8 +48,10 @@ _NOTED_SLOWER = 0.01  # of a program's cycles
 _NOTED_HALF_WIDTH = 0.001
 
 
-def load_ideal(path: str | Path, machine: Machine) -> dict[str, dict[str, Any]]:
-    """Each group's fields with their ideal values, as they are for `machine`. Raises InputError for a wrong file."""
+def load_ideal(path: str | Path, machine: Machine, *, either: bool = False) -> dict[str, dict[str, Any]]:
+    """Each group's fields with their ideal values, as they are for `machine`; the file may be meant for `either` core.
+    Raises InputError for a wrong file.
+    """
     path = Path(path)
     content = read_yaml(path, "ideal machine")
     if not isinstance(content, Mapping) or not 1 <= len(content) <= MOST_GROUPS:
@@ -67,7 +69,7 @@ def load_ideal(path: str | Path, machine: Machine) -> dict[str, dict[str, Any]]:
         for field, value in own.items():
             if machine.l3 is None and str(field).startswith("l3."):
                 continue
-            if field in OPTIONAL and field not in field_names(machine):
+            if field in (OPTIONAL if not either else FIELDS) and field not in field_names(machine):
                 continue
             valid = [*field_names(machine), "memory"]
             if field not in valid or field in ("name", "core"):

@@ -52,7 +52,7 @@ def ask(
 
     def text() -> str:
         tables = [_text(distance)] if len(programs) > 1 else []
-        return "\n".join([*tables, *([] if found is None else [table_text(found)]), "", _SCALE])
+        return "\n".join([*tables, *([] if found is None or not len(found) else [table_text(found)]), "", _SCALE])
 
     return Result(
         "How alike programs are",

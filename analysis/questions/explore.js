@@ -157,14 +157,16 @@ function beyond(machine) {
     else if ((low !== null && !close(value, low, 1)) || (high !== null && !close(value, high, -1)))
       found.push(`${field.field} = ${value} (${+(low ?? -Infinity).toPrecision(6)} to ${+(high ?? Infinity).toPrecision(6)})`);
   }
-  return found;
+  const told = Object.keys(machine).map(field => page.no_inputs.includes(field.split(".")[0]) ? field.split(".")[0] : field);
+  return [...found, ...new Set(told.filter(field => page.no_inputs.includes(field)).map(field => `${field} (no input)`))];
 }
 
 // Attribution (analysis/questions/attribute.py): Shapley values over all machines between this one and the ideal one.
 
 function idealGroups(machine) {
   return page.ideal[machine.core].map(group => ({ name: group.name,
-    fields: Object.entries(group.fields).filter(([field]) => "l3.size_kib" in machine || !field.startsWith("l3.")) }));
+    fields: Object.entries(group.fields).filter(([field]) => ("l3.size_kib" in machine || !field.startsWith("l3.")) &&
+      (field in machine || !page.optional.includes(field))) }));
 }
 function attribution(machine, program) {
   const groups = idealGroups(machine), count = groups.length, worth = [];
@@ -198,19 +200,22 @@ function begin(index) {
   machine = { ...start.fields };
   showAll();
 }
-function change(field, value) {
-  machine[field] = value;
-  const defaults = page.defaults[machine.core];
+function withField(fields, field, value) {  // a copy with this field, and with what goes with it
+  const made = { ...fields, [field]: value }, defaults = page.defaults[made.core];
   if (field === "core") {
     for (const one of page.fields) {
-      if (!belongs(one, value)) delete machine[one.field];
-      else if (one.field.startsWith("pipeline.")) machine[one.field] ??= defaults[one.field];
+      if (!belongs(one, value)) delete made[one.field];
+      else if (one.field.startsWith("pipeline.") && one.field in defaults) made[one.field] ??= defaults[one.field];
     }
   }
   if (field === "memory.model") {
     for (const name of ["memory.latency_ns", "memory.bandwidth_gbs"])
-      value === "simple" ? machine[name] ??= defaults[name] : delete machine[name];
+      value === "simple" ? made[name] ??= defaults[name] : delete made[name];
   }
+  return made;
+}
+function change(field, value) {
+  machine = withField(machine, field, value);
   showAll();
 }
 function changeL3(present) {
@@ -328,12 +333,13 @@ function answerBeside(program) {
   const ratio = after / machine.frequency_ghz / (before / start.fields.frequency_ghz);
   return { ...now, ratio, apart: begun && now.source !== "zero-shot" ? apartFromStart(machine, program) : NaN };
 }
+const percent = share => +(100 * share).toPrecision(6);
 const digits = (value, most = 4) => value.toLocaleString("en", { maximumSignificantDigits: Math.max(most, String(Math.trunc(Math.abs(value))).length) });
 function showPredictions(possible) {
   const bare = page.programs.map((_, k) => !simulatedAnswer(machine, k));  // of the others predict says what stands here
   const known = bare.some(one => one) ? page.machines.find(one => one.cycles && same(one.fields, machine)) : undefined;
   const heads = ["program", "time, ms", "cycles", "CPI", `beside ${start.name}`, ...(known ? ["cycles, as predict says"] : []),
-    "source", ...(grid ? ["95 % of cycles"] : [])].map(head => head.replace("95 %", `${100 * (grid?.level ?? 0.95)} %`));
+    "source", ...(grid ? ["95 % of cycles"] : [])].map(head => head.replace("95 %", `${percent(grid?.level ?? 0.95)} %`));
   const body = page.programs.map((program, k) => {
     const now = answerBeside(k), seconds = now.cycles / machine.frequency_ghz / 1e9;
     const values = [seconds * 1e3, now.cycles, now.cycles / program.instructions, now.ratio, ...(known ? [bare[k] ? known.cycles[k] : NaN] : [])];
@@ -366,7 +372,7 @@ function showHead(possible) {  // the answer for the chosen program
   const program = +at("program").value, name = page.programs[program].name, changed = !same(machine, start.fields);
   const here = changed ? `${start.name} as changed` : start.name;
   if (!possible) {
-    [at("big").textContent, at("unit").textContent] = ["–", ""];
+    [at("big").textContent, at("unit").textContent, at("source").textContent] = ["–", "", ""];
     at("sentence").textContent = `${here} can be no machine: the reason stands below the predictions.`;
     return;
   }
@@ -379,7 +385,7 @@ function showHead(possible) {  // the answer for the chosen program
     `${(now.cycles / page.programs[program].instructions).toFixed(3)} cycles per instruction${beside}.`;
   const sampled = now.source === "simulated" && !Number.isNaN(now.low);
   at("source").textContent = `Source: ${sampled ? "simulated by a sample" : TOLD[now.source] ?? now.source}` +
-    (Number.isNaN(now.low) ? "" : `, ${100 * grid.level} % interval ${relative(now.low, now.cycles)} to ${relative(now.high, now.cycles)}`);
+    (Number.isNaN(now.low) ? "" : `, ${percent(grid.level)} % interval ${relative(now.low, now.cycles)} to ${relative(now.high, now.cycles)}`);
 }
 const relative = (end, cycles) => `${end < cycles ? "−" : "+"}${digits(Math.abs(100 * (end / cycles - 1)), 2)} %`;
 const TOLD = { simulated: "simulated, every instruction", corrected: "corrected by simulated points",
@@ -406,16 +412,11 @@ function showAttribution(possible) {
     hovertemplate: "%{y}: %{x:,.6~r} cycles, %{text}<extra></extra>" };
   draw("attribution", [bars], layout);
 }
-function spread(field, within) {  // values of an axis: the grid's, names, or at most 24 of the slider's stops
-  if (within) return grid.levels[grid.fields.indexOf(field.field)].filter(level => level !== null);
-  if (field.names) return field.names;
-  const step = Math.max(1, Math.ceil(field.stops.length / 24));
-  return field.stops.filter((_, k) => k % step === 0);
-}
-function withField(fields, name, value) {  // as `change`, of a copy
-  const made = { ...fields, [name]: value };
-  if (name === "memory.model" && value !== "simple") { delete made["memory.latency_ns"]; delete made["memory.bandwidth_gbs"]; }
-  return made;
+function spread(field, within) {  // values of an axis: names, or at most 24 of the grid's or the slider's stops
+  if (!within && field.names) return field.names;
+  const every = within ? grid.levels[grid.fields.indexOf(field.field)].filter(level => level !== null) : field.stops;
+  const step = Math.max(1, Math.ceil(every.length / 24));
+  return every.filter((_, k) => k % step === 0);
 }
 function showHeat() {
   const program = +at("program").value, names = [at("across").value, at("up").value];
@@ -436,7 +437,8 @@ function showHeat() {
   const sources = new Set(within ? [] : ["zero-shot"]);
   const all = up.map(b => across.map(a => {
     const fields = withField(withField(machine, names[0], a), names[1], b);
-    if (broken(fields).length || (fields["memory.model"] === "simple" && !("memory.latency_ns" in fields))) return null;
+    const lost = names.some((name, k) => fields[name] !== [a, b][k]) || [x, y].some(one => !belongs(one, fields.core));
+    if (lost || broken(fields).length) return null;
     const answer = within ? simulatedAnswer(fields, program) : null;
     if (answer) sources.add(answer.source);
     const cycles = within ? answer?.cycles : cyclesOf(fields)[program];
@@ -460,15 +462,17 @@ function showHeat() {
   draw("heat", [cells, here], layout);
 }
 function yaml() {
-  const changed = !same(machine, start.fields), lines = [`name: ${JSON.stringify(start.name + (changed ? "-explored" : ""))}`];
-  let section = "";
-  const fields = page.order[machine.core].filter(field => field !== "name" && !field.startsWith("memory."));
-  for (const field of [...fields, "memory.model", "memory.latency_ns", "memory.bandwidth_gbs"]) {
+  const changed = !same(machine, start.fields), sections = new Map([["", [`name: ${JSON.stringify(start.name + (changed ? "-explored" : ""))}`]]]);
+  for (const { field } of page.fields) {
     const [head, tail] = field.includes(".") ? field.split(".") : ["", field];
-    if (!(field in machine)) { if (field === "l3.size_kib") lines.push("l3: null"); continue; }
-    if (head && head !== section) lines.push(`${head}:`);
-    section = head;
-    lines.push(`${head ? "  " : ""}${tail}: ${machine[field]}`);
+    if (!sections.has(head)) sections.set(head, []);
+    if (field in machine) sections.get(head).push(`${tail}: ${machine[field]}`);
+  }
+  const lines = [];
+  for (const [head, own] of sections) {
+    if (!head) lines.push(...own);
+    else if (own.length) lines.push(`${head}:`, ...own.map(line => `  ${line}`));
+    else if (head === "l3") lines.push("l3: null");
   }
   return lines.join("\n") + "\n";
 }

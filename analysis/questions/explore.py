@@ -29,14 +29,13 @@ from analysis.results.figure_plotly import packed_library
 from analysis.results.headline import Headline
 from analysis.results.page import HERE as PAGE
 from analysis.results.page import fill, head, to_script
-from perfvec.machines.encoder import LARGEST, MachineEncoder
+from perfvec.machines.encoder import LARGEST, NO_INPUTS, MachineEncoder
 from perfvec.machines.features import features, quantities
 from perfvec.model import Model
 from perfvec.representation.vector import ProgramVector
 from support.files import write_text
 from uarch.columns import of_machine
-from uarch.configuration import Machine, replace_field
-from uarch.configuration import field_names as fields_of_machine
+from uarch.configuration import OPTIONAL, Machine, replace_field
 from uarch.constraints import CORES, RELATIONS, RULES, Rule
 from uarch.machine_files import load_machine, preset_names
 
@@ -94,7 +93,6 @@ def contents(
     """Return the page's data, as JSON's types."""
     encoder = encoder_of(model)
     require_model(model, programs)
-    examples = {core: load_machine(name) for core, name in _EXAMPLE.items()}
     begin = starts(machines)
     each = [("given" if number < len(machines) else "preset", machine) for number, machine in enumerate(begin)]
     each += [("trained the model", m) for m in (*model.machines, *model.fitted_machines)]
@@ -102,7 +100,7 @@ def contents(
     known = vectors @ np.stack([program.vector for program in programs]).T
     simulated = [] if explored is None else [_ranges(one, len(begin)) for one in explored.starts]
     names = distinct([program.program for program in programs])
-    full = {core: with_l3(machine) for core, machine in examples.items()}
+    full = _examples()
     return {
         "programs": [
             {"name": name, "instructions": program.instructions, **_projected(encoder, program)}
@@ -128,11 +126,22 @@ def contents(
             for relation in RELATIONS
         ],
         "defaults": {core: of_machine(machine) | _MEMORY for core, machine in full.items()},
-        "order": {core: fields_of_machine(machine) for core, machine in full.items()},
+        "no_inputs": NO_INPUTS,
+        "optional": OPTIONAL,
         "contrast": CONTRAST,
         "shares": [coalition_weights(count).tolist() for count in range(1, MOST_GROUPS + 1)],
-        "ideal": {core: _groups(load_ideal(ideal or IDEAL, machine)) for core, machine in full.items()},
+        "ideal": ideal_groups(ideal),
     }
+
+
+def _examples() -> dict[str, Machine]:
+    """A machine of each core, with an L3."""
+    return {core: with_l3(load_machine(name)) for core, name in _EXAMPLE.items()}
+
+
+def ideal_groups(ideal: str | Path | None = None) -> dict[str, list[dict[str, Any]]]:
+    """The groups of the ideal machine of each core. Raises InputError for a wrong file."""
+    return {core: _groups(load_ideal(ideal or IDEAL, machine, either=True)) for core, machine in _examples().items()}
 
 
 def starts(machines: Sequence[Machine]) -> list[Machine]:

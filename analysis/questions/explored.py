@@ -141,10 +141,12 @@ def to_page(explored: Explored) -> dict[str, Any]:
     """The page's data: the grid's values, which of them each point has, and each program's answers."""
     columns = explored.design.columns
     each = {field: _levels(columns, field) for field in columns.varied}
-    each = {field: found for field, found in each.items() if len(found[0]) > 1}
+    constant = {field: levels[0] for field, (levels, _) in each.items() if len(levels) == 1}
+    each = {field: found for field, found in each.items() if field not in constant}
+    others = {field: value for field, value in (of_machine(explored.base) | constant).items() if field not in each}
     return {
         "base": explored.base.name,
-        "fixed": {field: value for field, value in of_machine(explored.base).items() if field not in each},
+        "fixed": {field: value for field, value in others.items() if value is not None},
         "fields": list(each),
         "levels": [levels for levels, _ in each.values()],
         "codes": [packed(codes.astype("<u2")) for _, codes in each.values()],

@@ -297,9 +297,9 @@ def shown(frame: pd.DataFrame) -> str:
     winners = best(frame)
     for column in winners.columns:
         if column.startswith("lost"):
-            winners[column] = winners[column].map("{:.1%}".format)
+            winners[column] = winners[column].map("{:.1%}".format, na_action="ignore")
         if column.startswith("tau"):
-            winners[column] = winners[column].map("{:.2f}".format)
+            winners[column] = winners[column].map("{:.2f}".format, na_action="ignore")
     winners.columns = pd.Index([name.removesuffix("_simulated").removesuffix("_host") for name in winners.columns])
     text = table.to_string(float_format="{:.2f}".format, na_rep="", line_width=80)
     return f"time beside the fastest value's\n{text}\n\n{winners.to_string(index=False, na_rep='')}"

@@ -64,12 +64,22 @@ def canvas(figure: Figure) -> Canvas:
         name: handle for axes in drawn.axes for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     if len(found) > 1:
-        ordered = {name: found[name] for name in colours if name in found}
+        ordered = {name: found[name] for name in map(_label, colours) if name in found}
         wide = max(1, int(figure.width * 8 / (max(map(len, ordered)) + 6)))
         drawn.legend(
             list(ordered.values()), list(ordered), loc="outside upper left", ncols=wide, frameon=False, fontsize=8
         )
     return drawn
+
+
+def _text(name: str) -> str:
+    """Return what Matplotlib draws as this name: between two $ it takes it for a formula."""
+    return name.replace("$", r"\$")
+
+
+def _label(name: str) -> str:
+    """Return a legend's entry, of which Matplotlib leaves out what begins with _."""
+    return (" " if name.startswith("_") else "") + _text(name)
 
 
 def _panel(axes: Axes, panel: Panel, colours: dict[str, str]) -> None:
@@ -89,20 +99,20 @@ def _panel(axes: Axes, panel: Panel, colours: dict[str, str]) -> None:
                 start = below[sign, place].copy()
                 np.add.at(below, (sign, place), value)
             draw = axes.barh if panel.sideways else axes.bar
-            draw(place + side, value, wide * 0.92, start, color=colour, label=mark.name or None)
+            draw(place + side, value, wide * 0.92, start, color=colour, label=_label(mark.name) or None)
             _interval(axes, panel, place + side, value + start, mark)
         else:
             _mark(axes, mark, colour, names)
     if names:
         side_axis = axes.yaxis if panel.sideways or not bars else axes.xaxis
-        side_axis.set_ticks(np.arange(len(names)), names)
+        side_axis.set_ticks(np.arange(len(names)), list(map(_text, names)))
         if panel.sideways:
             axes.invert_yaxis()  # the first category on top
     elif not any(isinstance(mark, HeatMap | Dendrogram) for mark in panel.marks):
         axes.yaxis.set_major_locator(MaxNLocator(7)) if not panel.y.log else None
-    axes.set_title(panel.title, fontsize=10)
-    axes.set_xlabel(panel.x.title)
-    axes.set_ylabel(panel.y.title)
+    axes.set_title(_text(panel.title), fontsize=10)
+    axes.set_xlabel(_text(panel.x.title))
+    axes.set_ylabel(_text(panel.y.title))
     for axis, scale, limit in ((panel.x, axes.set_xscale, axes.set_xlim), (panel.y, axes.set_yscale, axes.set_ylim)):
         if axis.log:
             scale("log")
@@ -116,6 +126,7 @@ def _interval(axes: Axes, panel: Panel, place: NDArray[np.float64], top: NDArray
     if mark.low is None or mark.high is None:
         return
     error = np.stack([top - np.asarray(mark.low, float), np.asarray(mark.high, float) - top])
+    error = np.maximum(error, 0)  # of rounding
     given = np.isfinite(error).all(axis=0)
     if not given.any():
         return
@@ -136,7 +147,7 @@ def _mark(axes: Axes, mark: Mark, colour: str, names: list[str]) -> None:
             ms=4,
             lw=1.5,
             drawstyle="steps-post" if mark.steps else "default",
-            label=mark.name or None,
+            label=_label(mark.name) or None,
         )
         if mark.low is not None and mark.high is not None:
             band = (np.asarray(mark.low, float), np.asarray(mark.high, float))
@@ -144,12 +155,12 @@ def _mark(axes: Axes, mark: Mark, colour: str, names: list[str]) -> None:
     elif isinstance(mark, Points):
         x, y = _values(mark.x), np.asarray(mark.y, float)
         size, alpha = (5, 1.0) if not mark.faint else (4, 0.4) if len(x) <= FEW else (3, 0.25)
-        axes.plot(x, y, "o", color=colour, ms=size, alpha=alpha, mew=0, label=mark.name or None)
+        axes.plot(x, y, "o", color=colour, ms=size, alpha=alpha, mew=0, label=_label(mark.name) or None)
         for text, a, b in zip(mark.text, x, y, strict=False) if mark.labelled else ():
-            axes.annotate(text, (a, b), xytext=(4, 3), textcoords="offset points", fontsize=8)
+            axes.annotate(_text(text), (a, b), xytext=(4, 3), textcoords="offset points", fontsize=8)
     elif isinstance(mark, FloatingBars):
         begin, end = np.asarray(mark.begin, float), np.asarray(mark.end, float)
-        told = mark.name if mark.name != mark.row else None
+        told = _label(mark.name) if mark.name != mark.row else None
         axes.barh(np.full(len(begin), names.index(mark.row)), end - begin, 0.8, begin, color=colour, label=told)
     elif isinstance(mark, HeatMap):
         _heat_map(axes, mark)
@@ -157,11 +168,11 @@ def _mark(axes: Axes, mark: Mark, colour: str, names: list[str]) -> None:
         distance, height, leaves = mark.branches()
         for join, corner in zip(distance, height, strict=True):
             axes.plot(join, corner, color=colour, lw=1.5)
-        axes.set_yticks(5 + 10 * np.arange(len(leaves)), leaves)
+        axes.set_yticks(5 + 10 * np.arange(len(leaves)), list(map(_text, leaves)))
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
     elif isinstance(mark, ReferenceLine):
-        look: dict[str, Any] = {"color": colour, "lw": 1, "ls": "--", "label": mark.name or None}
+        look: dict[str, Any] = {"color": colour, "lw": 1, "ls": "--", "label": _label(mark.name) or None}
         if mark.x is not None:
             axes.axvline(mark.x, **look)
         elif mark.y is not None:
@@ -179,7 +190,7 @@ def _heat_map(axes: Axes, mark: HeatMap) -> None:
     image = axes.imshow(value, origin="lower", aspect="auto", **limits)
     for axis, values in ((axes.xaxis, mark.x), (axes.yaxis, mark.y)):
         step = -(-len(values) // _MOST_TICKS)
-        axis.set_ticks(range(0, len(values), step), [label(one) for one in values[::step]])
+        axis.set_ticks(range(0, len(values), step), [_text(label(one)) for one in values[::step]])
     if any(len(label(one)) > 5 for one in mark.x):
         axes.tick_params(axis="x", rotation=45)
     if mark.numbers:
@@ -195,7 +206,7 @@ def _heat_map(axes: Axes, mark: HeatMap) -> None:
                 fontsize=7,
                 color="white" if dark else "black",
             )
-    axes.figure.colorbar(image, ax=axes, label=mark.label)
+    axes.figure.colorbar(image, ax=axes, label=_text(mark.label))
 
 
 def _values(values: object) -> NDArray:

@@ -6,11 +6,11 @@ Colours of text, grid and background are left to the page, which knows whether i
 from __future__ import annotations
 
 import base64
+import html
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from html import escape
 from importlib import resources
 from typing import Any
 
@@ -87,7 +87,7 @@ def document(figure: Figure) -> dict[str, Any]:
         if panel.title:
             layout["annotations"].append(
                 {
-                    "text": escape(panel.title),
+                    "text": _escaped(panel.title),
                     "showarrow": False,
                     "xref": "paper",
                     "yref": "paper",
@@ -146,7 +146,7 @@ def _axes(
         given: dict[str, Any] = {
             "domain": list(domain),
             "anchor": f"{other}{suffix}",
-            "title": {"text": escape(axis.title), "standoff": 8},
+            "title": {"text": _escaped(axis.title), "standoff": 8},
             "automargin": True,
             "zeroline": False,
         }
@@ -163,14 +163,14 @@ def _axes(
         bars = any(isinstance(mark, Bars) for mark in panel.marks)
         on_y = panel.sideways or not bars
         side = layout[f"{'y' if on_y else 'x'}axis{suffix}"]
-        side |= {"type": "category", "categoryorder": "array", "categoryarray": names}
+        side |= {"type": "category", "categoryorder": "array", "categoryarray": _plain(names)}
         if on_y:
             side["autorange"] = "reversed"  # the first category on top
             side["ticklabelstandoff"] = 4
     for letter in "xy":
         side = layout[f"{letter}axis{suffix}"]
         if heat:
-            values = [label(value) for value in getattr(heat[0], letter)]
+            values = [_escaped(label(value)) for value in getattr(heat[0], letter)]
             side |= {"type": "category", "categoryorder": "array", "categoryarray": values, "showgrid": False}
         elif any(isinstance(mark, Lines | Points) and not _numeric(getattr(mark, letter)) for mark in panel.marks):
             side["type"] = "category"
@@ -181,7 +181,7 @@ def _axes(
             layout[f"yaxis{suffix}"] |= {
                 "tickmode": "array",
                 "tickvals": [5 + 10 * k for k in range(len(leaves))],
-                "ticktext": leaves,
+                "ticktext": _plain(leaves),
                 "showgrid": False,
                 "range": [0, 10 * len(leaves)],
             }
@@ -231,7 +231,7 @@ def _traces(mark: Mark, panel: Panel, colour: str, where: tuple[float, float, fl
             {
                 "type": "scatter",
                 "mode": "markers+text" if mark.labelled else "markers",
-                "name": mark.name,
+                "name": _escaped(mark.name),
                 "x": _plain(mark.x),
                 "y": _plain(mark.y),
                 "textposition": _places(mark.x, mark.y, mark.text, (panel.x, panel.y))
@@ -245,21 +245,21 @@ def _traces(mark: Mark, panel: Panel, colour: str, where: tuple[float, float, fl
     if isinstance(mark, Bars):
         return [_bars(mark, panel, colour)]
     if isinstance(mark, FloatingBars):
-        begin, end = np.asarray(mark.begin, float), np.asarray(mark.end, float)
+        begin, end, name = np.asarray(mark.begin, float), np.asarray(mark.end, float), _escaped(mark.name)
         return [
             {
                 "type": "bar",
                 "orientation": "h",
-                "name": mark.name,
+                "name": name,
                 "base": _plain(begin),
                 "x": _plain(end - begin),
-                "y": [mark.row] * len(begin),
+                "y": [_escaped(mark.row)] * len(begin),
                 "marker": {"color": colour},
                 "width": 0.8,
                 "offset": -0.4,
                 "customdata": _plain(end),
                 "showlegend": mark.name != mark.row,
-                "hovertemplate": f"%{{base:,}} to %{{customdata:,}}{_unit(panel.x)}<extra>{escape(mark.name)}</extra>",
+                "hovertemplate": f"%{{base:,}} to %{{customdata:,}}{_unit(panel.x)}<extra>{name}</extra>",
             }
         ]
     if isinstance(mark, HeatMap):
@@ -277,7 +277,7 @@ def _traces(mark: Mark, panel: Panel, colour: str, where: tuple[float, float, fl
                 "y": _plain(y.ravel()),
                 "line": {"color": colour, "width": 2},
                 "cliponaxis": False,
-                "hovertemplate": f"{escape(panel.x.title)} %{{x:,.4~r}}<extra></extra>",
+                "hovertemplate": f"{_escaped(panel.x.title)} %{{x:,.4~r}}<extra></extra>",
             }
         ]
     return []
@@ -308,7 +308,7 @@ def _lines(mark: Lines, panel: Panel, colour: str) -> list[Trace]:
         {
             "type": "scatter",
             "mode": "lines+markers" if mark.points else "lines",
-            "name": mark.name,
+            "name": _escaped(mark.name),
             "line": line,
             "x": _plain(mark.x),
             "y": _plain(mark.y),
@@ -320,11 +320,11 @@ def _lines(mark: Lines, panel: Panel, colour: str) -> list[Trace]:
 
 
 def _bars(mark: Bars, panel: Panel, colour: str) -> Trace:
-    value, names = _plain(mark.value), [str(name) for name in mark.category]
+    value, names = _plain(mark.value), _plain([str(name) for name in mark.category])
     along, across = ("x", "y") if panel.sideways else ("y", "x")
     trace: Trace = {
         "type": "bar",
-        "name": mark.name,
+        "name": _escaped(mark.name),
         along: value,
         across: names,
         "orientation": "h" if panel.sideways else "v",
@@ -352,8 +352,8 @@ def _heat_map(mark: HeatMap, panel: Panel, where: tuple[float, float, float, flo
     value = np.asarray(mark.value, float)
     trace: Trace = {
         "type": "heatmap",
-        "x": [label(one) for one in mark.x],
-        "y": [label(one) for one in mark.y],
+        "x": [_escaped(label(one)) for one in mark.x],
+        "y": [_escaped(label(one)) for one in mark.y],
         "z": [_plain(row) for row in value],
         "colorscale": _diverging() if mark.diverging else "Cividis",
         "xgap": 1,
@@ -361,7 +361,7 @@ def _heat_map(mark: HeatMap, panel: Panel, where: tuple[float, float, float, flo
         "hoverongaps": False,
         "name": "",
         "colorbar": {
-            "title": {"text": escape(mark.label), "side": "right"},
+            "title": {"text": _escaped(mark.label), "side": "right"},
             "x": where[1] + 0.01,
             "xanchor": "left",
             "y": (where[2] + where[3]) / 2,
@@ -370,8 +370,8 @@ def _heat_map(mark: HeatMap, panel: Panel, where: tuple[float, float, float, flo
             "thickness": 12,
             "outlinewidth": 0,
         },
-        "hovertemplate": f"{escape(panel.x.title)} %{{x}}<br>{escape(panel.y.title)} %{{y}}<br>"
-        f"{escape(mark.label)} %{{z:,.6~r}}<extra></extra>",
+        "hovertemplate": f"{_escaped(panel.x.title)} %{{x}}<br>{_escaped(panel.y.title)} %{{y}}<br>"
+        f"{_escaped(mark.label)} %{{z:,.6~r}}<extra></extra>",
     }
     if mark.diverging:
         most = float(np.nanmax(np.abs(value), initial=0.0)) or 1.0
@@ -390,7 +390,7 @@ def _diverging() -> list[list[Any]]:
 def _rule(mark: ReferenceLine, colour: str, names: tuple[str, str]) -> dict[str, Any]:
     """Across the panel; its name stands at the end of it."""
     line = {"type": "line", "line": {"color": colour, "width": 1, "dash": "dash"}}
-    text = {"label": {"text": escape(mark.name), "textposition": "end", "font": {"color": colour, "size": 11}}}
+    text = {"label": {"text": _escaped(mark.name), "textposition": "end", "font": {"color": colour, "size": 11}}}
     if mark.x is not None:
         return (
             line | text | {"xref": names[0], "yref": f"{names[1]} domain", "x0": mark.x, "x1": mark.x, "y0": 0, "y1": 1}
@@ -403,15 +403,15 @@ def _hover(panel: Panel, text: Sequence[str], x: ArrayLike, y: ArrayLike) -> Tra
     lines = ["%{text}"] if len(text) else []
     for letter, axis, values in (("x", panel.x, x), ("y", panel.y, y)):
         value = f"%{{{letter}:,.6~r}}" if _numeric(values) else f"%{{{letter}}}"
-        lines.append(f"{escape(axis.title)} {value}{_unit(axis)}".strip())
+        lines.append(f"{_escaped(axis.title)} {value}{_unit(axis)}".strip())
     found: Trace = {"hovertemplate": "<br>".join(lines)}
     if len(text):
-        found["text"] = [escape(str(one)) for one in text]
+        found["text"] = [_escaped(str(one)) for one in text]
     return found
 
 
 def _unit(axis: Axis) -> str:
-    return f" {escape(axis.unit)}" if axis.unit else ""
+    return f" {_escaped(axis.unit)}" if axis.unit else ""
 
 
 def _one_entry_a_name(traces: list[Trace]) -> None:
@@ -426,15 +426,22 @@ def _one_entry_a_name(traces: list[Trace]) -> None:
             seen.add(name)
 
 
+def _escaped(name: object) -> str:
+    """Return what Plotly draws as this name: it takes <i> for markup, and knows no &quot;."""
+    return html.escape(str(name), quote=False)
+
+
 def _numeric(values: ArrayLike) -> bool:
     return bool(np.issubdtype(np.asarray(values).dtype, np.number))
 
 
 def _plain(values: ArrayLike) -> list[Any]:
-    """JSON's types: names as they are, numbers of at most six digits more than a reader sees, NaN as null."""
+    """JSON's types: names as Plotly shows them unchanged, numbers of at most six digits more than a reader sees, NaN as
+    null.
+    """
     array = np.asarray(values)
     if not np.issubdtype(array.dtype, np.number):
-        return [str(value) for value in array.tolist()]
+        return [_escaped(value) for value in array.tolist()]
     if np.issubdtype(array.dtype, np.integer):
         return array.tolist()
     return [float(f"{value:.8g}") if np.isfinite(value) else None for value in array.tolist()]

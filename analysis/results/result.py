@@ -216,7 +216,11 @@ def table_text(frame: pd.DataFrame) -> str:
         return max(map(len, text(None).splitlines())) - _COLUMNS
 
     if (over := excess()) > 0:
-        lengths = {name: max(map(len, frame[name])) for name in frame if all(isinstance(v, str) for v in frame[name])}
+        lengths = {
+            name: max(map(len, frame[name]), default=0)
+            for name in frame
+            if all(isinstance(v, str) for v in frame[name])
+        }
         longest = max(lengths, key=lambda name: lengths[name], default=None)
         if longest is not None and lengths[longest] - over >= _SHORTEST:
             frame = frame.copy()

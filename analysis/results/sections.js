@@ -19,9 +19,11 @@ function sortBy(heading) {
   const table = heading.closest("table"), column = heading.cellIndex;
   const sign = heading.getAttribute("aria-sort") === "descending" ? 1 : -1;
   const value = row => row.cells[column].dataset.value ?? row.cells[column].textContent;
+  const number = text => text === "" ? NaN : Number.isNaN(+text) ? parseFloat(text.replace("−", "-")) : +text;
   const rows = [...table.tBodies[0].rows].sort((a, b) => {
-    const [x, y] = [value(a), value(b)], difference = x - y;
-    return sign * (Number.isNaN(difference) ? String(x).localeCompare(String(y)) : difference);
+    const [x, y] = [value(a), value(b)], difference = number(x) - number(y);
+    if (x === "" || y === "") return (x === "") - (y === "");  // what is not there comes last, either way
+    return sign * (Number.isNaN(difference) ? x.localeCompare(y) : difference);
   });
   table.querySelectorAll("th").forEach(other => other.removeAttribute("aria-sort"));
   heading.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");

@@ -1,6 +1,6 @@
 """Error of a surface against its simulated points, on a grid of the what-if protocol (a tool, not a test):
 
-    python benchmarks/analysis/points_of_a_surface.py TRACE… --grid core --csv docs/data/points.csv
+    python benchmarks/analysis/points_of_a_surface.py TRACE… --grid core -o WORK --csv docs/data/points.csv
 
 Each program's 100 judged points are simulated in any case, as are the points that the surface goes through. The first
 row of a program, of no points, is the model alone.

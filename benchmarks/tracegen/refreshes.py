@@ -1,6 +1,6 @@
 """Share of a DRAM's refreshes in the noise of a unit's change of cycles (a tool, not a test):
 
-    python benchmarks/tracegen/refreshes.py T.trace.h5… --instructions 50000000 [--truth FOLDER]
+    python -m benchmarks.tracegen.refreshes T.trace.h5… --instructions 50000000 [--truth FOLDER]
 
 Every instruction is simulated on `base` and with one field changed (`compare_live_points.py`, whose `--truth` serves).
 Printed of each change: its standard deviation over units, and the share of its variance in units into which a refresh

@@ -1,6 +1,6 @@
 """Throughput of basic blocks of programs: the simulator with native micro-operations, llvm-mca, OSACA, this computer.
 
-python benchmarks/uarch/compare_blocks.py POINTS.livepoints.h5… [--family zen4] [--machine host.yaml] [--blocks 200]
+python -m benchmarks.uarch.compare_blocks POINTS.livepoints.h5… [--family zen4] [--machine host.yaml] [--blocks 200]
     [--llvm-mca llvm-mca-19] [--osaca PATH] [--here]
 
 The blocks executed most, of at least four instructions, without calls, returns, strings, divisions and x87. All see a

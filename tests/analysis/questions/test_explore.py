@@ -16,8 +16,8 @@ from analysis.designs.sweep import answered
 from analysis.programs.simulable import Estimates, SimulableTrace
 from analysis.programs.targets import Target, target_of_vector
 from analysis.questions import attribute
-from analysis.questions.explore import contents, explore, starts, stops
-from analysis.questions.explored import Explored, around, ask
+from analysis.questions.explore import contents, explore, ideal_groups, starts, stops
+from analysis.questions.explored import Explored, around, ask, to_page
 from analysis.questions.predict import predict
 from perfvec.machines.encoder import MachineEncoder
 from support.errors import InputError
@@ -65,6 +65,17 @@ def put(browser, field, value):
         "box.dispatchEvent(new Event('input'))",
         field,
         value,
+    )
+
+
+def put_all(browser, values):
+    """Values into several fields' boxes and menus; the page answers once, in the next frame."""
+    after(
+        browser,
+        "for (const [field, value] of Object.entries(arguments[0])) {"
+        "const box = document.getElementById('field-' + field); box.value = value;"
+        "box.dispatchEvent(new Event('input')) }",
+        values,
     )
 
 
@@ -296,6 +307,63 @@ def test_the_yaml_is_the_machine(browser, page):
         assert {**of_machine(read), **of_machine(machine)} == of_machine(read)  # and what the form does not hold
 
 
+def test_the_yaml_of_a_machine_with_optional_fields_has_them_all(browser, tmp_path):
+    tlb = {"entries": 64, "l2_entries": 2048, "l2_latency": 7, "walk_latency": 50}
+    machines = [load_machine("zen5-native"), machine_from_dict(load_machine("cortex-a53").to_dict() | {"tlb": tlb})]
+    machines[1] = replace_field(machines[1], "name", "with-tlb")
+    browser.open(explore(tmp_path / "e.html", shipped(), PROGRAMS, machines))
+    for machine in machines:
+        begin_at(browser, machine.name)
+        read = machine_from_dict(yaml.safe_load(browser.js("return document.getElementById('yaml').textContent")))
+        assert read == machine
+        told_here = shipped().encoder.outside(machine)
+        assert len(told_here) >= 1 and all(one in told(browser) for one in told_here if "no input" in one)
+    browser.quiet()
+
+
+def test_a_step_of_divisions_that_a_machine_lacks_is_not_attributed(browser, tmp_path):
+    values = load_machine("zen4").to_dict()
+    del values["functional_units"]["div_step_latency"]
+    machine = machine_from_dict(values)
+    browser.open(explore(tmp_path / "e.html", shipped(), PROGRAMS, [replace_field(machine, "name", "without")]))
+    frame = attribute.answered(shipped(), [target_of_vector(shipped(), PROGRAMS[0])], machine, 0.0)
+    values = dict(
+        browser.js(
+            "const bars = document.getElementById('attribution').data[0];"
+            "return Array.from(bars.y).map((name, k) => [name, bars.x[k]])"
+        )
+    )
+    for row in frame.itertuples():
+        assert values[row.group] == pytest.approx(row.cycles, abs=1e-3 * frame["encoded"].iloc[0])
+
+
+def test_a_map_over_cores_is_of_machines(browser, page):
+    begin_at(browser, "base")
+    cells = (
+        "for (const [id, value] of [['across', 'core'], ['up', arguments[0]]]) {"
+        "const list = document.getElementById(id); list.value = value; list.dispatchEvent(new Event('input')) }"
+    )
+    read = (
+        "const cells = document.getElementById('heat').data[0];"
+        "return [Array.from(cells.x), cells.z.map(row => Array.from(row))]"
+    )
+    after(browser, cells, "l2.latency")
+    cores, times = browser.js(read)
+    assert cores == ["out-of-order", "in-order"] or cores == ["in-order", "out-of-order"]
+    shown_at = browser.js("return Array.from(document.getElementById('heat').data[0].y)")
+    row = shown_at.index(str(load_machine("base").l2.latency))
+    put(browser, "core", "in-order")
+    assert times[row][cores.index("in-order")] == pytest.approx(numbers(browser)[0, 0], rel=1e-6)
+    begin_at(browser, "base")
+    after(browser, cells, "pipeline.rob_entries")
+    assert browser.js(read)[0] == ["out-of-order"]
+    after(
+        browser,
+        "for (const [id, value] of [['across', 'l1d.size_kib'], ['up', 'l2.size_kib']]) {"
+        "const list = document.getElementById(id); list.value = value; list.dispatchEvent(new Event('input')) }",
+    )
+
+
 def test_another_core_has_other_fields(browser, page):
     begin_at(browser, "zen4")
     put(browser, "core", "in-order")
@@ -426,8 +494,7 @@ def test_the_grid_is_what_a_sweep_says_with_source_and_interval(browser, explore
     simulated = table[table["source"] == "simulated"].sample(3, random_state=1)
     for row in (*corrected.to_dict(orient="records"), *simulated.to_dict(orient="records")):
         begin_at(browser, "base")
-        for field in VARY:
-            put(browser, field, row[field])
+        put_all(browser, {field: row[field] for field in VARY})
         assert numbers(browser)[0, 1] == pytest.approx(row["cycles"], rel=1e-12)
         (told, low, high), (other, _, _) = source(browser)
         assert (told, other) == (row["source"], "zero-shot")
@@ -540,3 +607,26 @@ def test_what_no_page_can_have_is_refused_before_anything_is_simulated(data):
         api.explore(trace, "never.html", "zen4", level=2.0)
     with pytest.raises(InputError, match=r"has 70,001 values; a page holds up to 65,536"):
         api.explore(trace, "never.html", "zen4", vary={"memory.latency_ns": [k / 100 for k in range(1000, 71_001)]})
+
+
+def test_a_field_of_one_value_is_that_of_the_grid(traces):
+    """Not the value of the machine around which the grid is."""
+    base, target = load_machine("base"), Target(SimulableTrace(traces[0]), lambda: PROGRAMS[0])
+    vary = {"l1d.size_kib": [64], "l2.size_kib": [256, 512]}
+    assert base.l1d.size_kib != 64
+    found = to_page(ask(shipped().encoder, [target], base, [], 60.0, vary=vary, progress=False))
+    assert found["fields"] == ["l2.size_kib"] and found["fixed"]["l1d.size_kib"] == 64
+    without = to_page(
+        ask(shipped().encoder, [target], base, [], 60.0, vary={"l3": [None], "l2.latency": [8, 9]}, progress=False)
+    )
+    assert not [field for field in without["fixed"] if field.startswith("l3")]
+
+
+def test_an_ideal_machine_may_be_meant_for_one_core(tmp_path):
+    (tmp_path / "ideal.yaml").write_text("window: {pipeline.rob_entries: 640}\n")
+    found = ideal_groups(tmp_path / "ideal.yaml")
+    assert found["out-of-order"] == [{"name": "window", "fields": {"pipeline.rob_entries": 640}}]
+    assert found["in-order"] == [{"name": "window", "fields": {}}]
+    (tmp_path / "wrong.yaml").write_text("window: {pipeline.rob: 640}\n")
+    with pytest.raises(InputError, match=r"unknown field 'pipeline\.rob'"):
+        ideal_groups(tmp_path / "wrong.yaml")

@@ -292,6 +292,43 @@ def test_a_click_on_a_heading_sorts(browser, tmp_path):
     assert browser.js(column, 0) == ["1", "3", "20"]
 
 
+def test_changes_are_sorted_by_their_numbers_and_blanks_come_last(browser, tmp_path):
+    frame = pd.DataFrame({"change": ["-0.4%", None, "-10.1% ±0.5", "+0.0%", "-2.2% ±0.3"], "n": [5, None, -3, 2, 1]})
+    browser.open(write_page(tmp_path / "r.html", "T", [Section("s", table=frame)]))
+    column = "return [...document.querySelectorAll('tbody tr')].map(row => row.cells[arguments[0]].textContent)"
+    for clicks, expected in enumerate((["+0.0%", "-0.4%", "-2.2% ±0.3", "-10.1% ±0.5", ""],) * 2):
+        browser.js("document.querySelectorAll('th')[0].click()")
+        assert browser.js(column, 0) == [*(expected[:-1] if clicks == 0 else expected[-2::-1]), ""]
+    browser.js("document.querySelectorAll('th')[1].click()")
+    assert browser.js(column, 1) == ["5", "2", "1", "-3", ""]
+    browser.quiet()
+
+
+NAMES = ["<I as Iterator>::next", "<S as Write>::write", "a$_$b", "_start", 'x&y "z"']
+
+
+def test_names_are_drawn_as_they_are(browser, tmp_path):
+    bars = [Bars(name, NAMES, np.arange(1.0, 6.0)) for name in NAMES]
+    figure = Figure([Panel(bars, "cost$1%$ of <b>", Axis("n"), sideways=True)])
+    browser.open(write_page(tmp_path / "r.html", "T", [Section("s", figure=figure)]))
+    drawn = "return [...document.querySelectorAll(arguments[0])].map(one => one.textContent)"
+    assert set(browser.js(drawn, ".ytick text")) == set(NAMES)
+    assert browser.js(drawn, ".legendtext") == NAMES
+    assert browser.js(drawn, ".annotation-text") == ["cost$1%$ of <b>"]
+    from analysis.results.figure_matplotlib import canvas
+
+    found = canvas(figure)
+    assert [text.get_text().strip().replace("\\$", "$") for text in found.legends[0].get_texts()] == NAMES
+    found.savefig(tmp_path / "f.png")  # a formula that is none would end it
+
+
+def test_an_interval_may_end_at_its_value_but_for_rounding(tmp_path):
+    from analysis.results.figure_matplotlib import canvas
+
+    bars = Bars("", ["a"], [1.0], low=[1.0 + 1e-12], high=[2.0])
+    canvas(Figure([Panel([bars], sideways=True)])).savefig(tmp_path / "f.png")
+
+
 @pytest.fixture(scope="module")
 def swept():
     grid = {"l1d.size_kib": [16, 32, 64], "l2.size_kib": [256, 512]}
