@@ -63,7 +63,7 @@ class SearchModel(PyCostModel):
         score = self.model.score(group.rows, self.device, zero_shot=True)
         seconds = self.model.latencies(score, self.device)
         rate = np.where(np.isnan(seconds), np.exp(np.clip(score, -_LARGEST, _LARGEST)), 1.0 / seconds)
-        return np.nan_to_num(rate, nan=0.0, posinf=0.0)
+        return np.nan_to_num(rate, nan=0.0)
 
     def update(
         self, context: TuneContext, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]

@@ -42,6 +42,7 @@ class Range:
 
 
 Space = Mapping[str, Range | tuple[Any, ...]]
+_MOST_FAILED = 20  # draws in a row of which no model can be built
 _TRAINING: Space = {
     "training.learning_rate": Range(1e-4, 4e-3, log=True),
     "training.weight_decay": Range(1e-5, 1e-1, log=True),
@@ -153,15 +154,20 @@ def autotune(
             optuna.trial.create_trial(value=shortfall(entry.parameters), user_attrs={"parameters": entry.parameters})
         )
         done = 1
+    failed = 0  # draws in a row
     while done < trials:
         trial = study.ask()
         drawn = {key: _suggest(trial, key, choices) for key, choices in space.items()}
         parameters = merged(entry.parameters, drawn, model.parameters)
         try:
             value = shortfall(parameters)
-        except InputError:
+        except InputError as error:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            failed += 1
+            if failed == _MOST_FAILED:
+                raise InputError(f"{failed} draws in a row cannot be built, the last: {error}") from error
             continue
+        failed = 0
         trial.set_user_attr("parameters", parameters)
         study.tell(trial, value)
         done += 1

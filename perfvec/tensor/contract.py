@@ -338,7 +338,7 @@ def from_mapping(parameters: type[P], values: Mapping[str, Any], where: str) -> 
                 raise InputError(f"{where}: {name} is a table of numbers of at least 0, not {value!r}")
             given[name] = {str(key): float(part) for key, part in value.items()}
         elif isinstance(default, float) and isinstance(value, int | float) and not isinstance(value, bool):
-            if not math.isfinite(value):
+            if not _is_finite(value):
                 raise InputError(f"{where}: {name} is a number of at least 0, not {value!r}")
             given[name] = float(value)
         elif type(value) is type(default):
@@ -362,5 +362,12 @@ def from_mapping(parameters: type[P], values: Mapping[str, Any], where: str) -> 
     return made
 
 
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond a float
+        return False
+
+
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value) and value >= 0

@@ -252,11 +252,11 @@ class _Plan:
     train: Integers
     validation: Integers
     test: Integers
-    selected: Mapping[str, Integers] = field(default_factory=dict)
+    selected: Mapping[str, tuple[Integers, Integers]] = field(default_factory=dict)
 
 
 def plan_of(data: Dataset, records: Records, split: str, protocol: Protocol, seed: int) -> _Plan:
-    selected: dict[str, Integers] = {}
+    selected: dict[str, tuple[Integers, Integers]] = {}
     share = protocol.validation if protocol.budget.patience else 0.0
     if split == "within_task":
         parts = splits.within_task(data, validation=share, test=protocol.test, seed=seed)
@@ -275,8 +275,10 @@ def plan_of(data: Dataset, records: Records, split: str, protocol: Protocol, see
     return _Plan(train, parts.validation, parts.test, selected)
 
 
-def _selected(data: Dataset, test: Records, protocol: Protocol, seed: int) -> dict[str, Integers]:
-    """{selection: positions in the test of the records that fine-tune}, without a look at their latencies."""
+def _selected(data: Dataset, test: Records, protocol: Protocol, seed: int) -> dict[str, tuple[Integers, Integers]]:
+    """{selection: positions in the test of the records that fine-tune, and of those that judge}; no latency of theirs
+    is looked at.
+    """
     ran = np.unique(test.task)
     tasks = max(round(len(ran) * protocol.share), 1)
     judged = {test.devices[index].name for index in np.unique(test.device)}
@@ -284,13 +286,15 @@ def _selected(data: Dataset, test: Records, protocol: Protocol, seed: int) -> di
     found = {}
     for name in protocol.selections:
         if name == RECORDS:
-            found[name] = selection.even_records(test.task, max(int(len(test) * protocol.share), 1), seed=seed)
+            few = selection.even_records(test.task, max(int(len(test) * protocol.share), 1), seed=seed)
+            found[name] = few, np.setdiff1d(np.arange(len(test)), few)
         else:
             chosen = np.isin(test.task, SELECTIONS[name](data, tasks, seed=seed, devices=others, among=ran))
+            judged_by = np.flatnonzero(~chosen)  # other tasks
             if name == "verma" and others:
                 fast = selection.fast_schedules(data, devices=others)[test.candidate]
                 chosen &= fast if (chosen & fast).any() else True
-            found[name] = np.flatnonzero(chosen)
+            found[name] = np.flatnonzero(chosen), judged_by
     return found
 
 
@@ -309,20 +313,18 @@ def _row(
 def _fine_tuned(
     model: CostModel,
     test: Records,
-    selected: Mapping[str, Integers],
+    selected: Mapping[str, tuple[Integers, Integers]],
     protocol: Protocol,
     seed: int,
     source: Records | None,
 ) -> Iterator[dict[str, Any]]:
     """A row for each selection: a copy of the model fine-tuned on its records of the test, and judged on the others."""
-    for name, positions in selected.items():
-        chosen = np.zeros(len(test), bool)
-        chosen[positions] = True
-        if chosen.all() or not chosen.any():
+    for name, (chosen, judged_by) in selected.items():
+        if not len(chosen) or not len(judged_by):
             continue  # none of the selected tasks, or no other one, ran on the device
         tuned = model.copy()
         began = time.process_time()
-        few, others = test.take(chosen), test.take(~chosen)
+        few, others = test.take(chosen), test.take(judged_by)
         done = fine_tune(tuned, few, budget=protocol.fine_tuning, seed=seed, source=source)
         spent = time.process_time() - began
         row = _row(f"{name} {protocol.share:.0%}", tuned, others, len(few), spent)

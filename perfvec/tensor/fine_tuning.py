@@ -77,6 +77,8 @@ def fine_tune(
                 if clock.late and errors:
                     break
                 errors[step] = _left_out(model, records, fold, step, clock, seed, ranks_only, source, bar)
+        if not any(np.isfinite(error).any() for error in errors.values()):
+            errors = {}  # no pair was to be ordered
         step = first_records(errors) if errors else Step(0, False)
         _take(step, model, records, clock.share(step, 1.0), seed, source)
     return FineTuned(step, {step: float(np.nanmean(error)) for step, error in errors.items()})

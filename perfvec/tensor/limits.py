@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from perfvec.tensor.metrics import groups_of, mape, pairwise_accuracy
 from perfvec.tensor.records import Records, read_records
-from tracegen.tensor.dataset import Dataset, history
+from tracegen.tensor.dataset import Dataset, Rows, history
 
 Floats = NDArray[np.float64]
 _SHARE = 0.1  # of the tasks, for the linear fit
@@ -82,15 +82,19 @@ def _disturbed(records: Records, noise: Floats) -> float:
 
 def twins(records: Records) -> Floats:
     """Absolute differences of log latency between a schedule and the first of the same rows, per task and device."""
+    visible = _visible(records)
+    if not visible:
+        return np.empty(0)
     digest = {
-        int(candidate): b"".join(
-            hashlib.sha256(group.rows[candidate].tobytes()).digest() for group in _visible(records)
-        )
+        int(candidate): b"".join(hashlib.sha256(_bytes(group.rows, int(candidate))).digest() for group in visible)
         for candidate in np.unique(records.candidate)
+        if all(group.rows.length[candidate] for group in visible)
     }
     first: dict[tuple[int, bytes], float] = {}
     differences = []
     for group, candidate, seconds in zip(records.group, records.candidate, records.seconds, strict=True):
+        if int(candidate) not in digest:
+            continue
         key = int(group), digest[int(candidate)]
         if key in first:
             differences.append(abs(float(np.log(seconds / first[key]))))
@@ -131,6 +135,12 @@ def other_devices(records: Records, random: np.random.Generator) -> dict[str, di
             for way, guess in guesses.items()
         }
     return found
+
+
+def _bytes(rows: Rows, candidate: int) -> bytes:
+    """All that a model reads of a candidate: its rows and, where they have them, their positions."""
+    begin, end = rows.offset[candidate : candidate + 2]
+    return rows[candidate].tobytes() + (b"" if rows.position is None else rows.position[begin:end].tobytes())
 
 
 def _visible(records: Records) -> list[Any]:

@@ -314,8 +314,10 @@ def winning_weights(weights: Sequence[nn.Parameter], share: float) -> list[Tenso
         torch.zeros_like(value) if value.grad is None else (value.detach() * value.grad).abs() for value in weights
     ]
     every = torch.cat([part.flatten() for part in worth])
-    least = every.kthvalue(max(len(every) - round(share * len(every)), 0) + 1).values if len(every) else 0.0
-    return [(part >= least).to(part.dtype) for part in worth]
+    if not len(every):
+        return worth
+    least = every.kthvalue(min(max(len(every) - round(share * len(every)), 0) + 1, len(every))).values
+    return [((part >= least) & (part > 0)).to(part.dtype) for part in worth]
 
 
 def make_batch(

@@ -116,7 +116,8 @@ class NetworkModel(CostModel):
     ) -> None:
         ordered, index = _ordered(devices, records.devices)
         length = records.features(self.kind).rows.length[records.candidate]
-        self.network.network.set_lengths(np.unique(length.clip(1, self.parameters.training.rows)).tolist())
+        if budget.epochs and len(records) > 1:  # something is learned
+            self.network.network.set_lengths(np.unique(length.clip(1, self.parameters.training.rows)).tolist())
         other = None if beside.other is None else (beside.other.candidate, index[beside.other.device])
 
         def judge() -> dict[str, float]:

@@ -7,6 +7,7 @@ its records, which share the features. Candidates without a measurement have NaN
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -147,7 +148,11 @@ def feature_group(dataset: Dataset, kind: str) -> FeatureGroup:
 
 
 def read_records(path: str | os.PathLike[str], kinds: Sequence[str] | None = None) -> Records:
-    """All records of a dataset with these feature groups, with all that it has by default; failed ones have NaN."""
+    """All records of a dataset with these feature groups, with all that it has by default; failed ones have NaN.
+
+    Records of schedules that have no rows of such a group, as those of a log beside collected ones, are left out, which
+    a line on stderr tells (a schedule without primitives is one without a step). Raises InputError where none is left.
+    """
     with Dataset(path) as dataset:
         table = dataset.table(failed=True)
         groups = {
@@ -157,6 +162,17 @@ def read_records(path: str | os.PathLike[str], kinds: Sequence[str] | None = Non
         }
         seconds = table["seconds"].to_numpy(np.float64).copy()
         seconds[(table["error"].to_numpy() != Outcome.OK) | ~(seconds > 0)] = np.nan
+        asked = [] if kinds is None else [one for kind, one in groups.items() if base_kind(kind) != "primitives"]
+        there = np.ones(len(table), bool)
+        for group in asked:
+            there &= group.rows.length[table["schedule"].to_numpy(np.int64)] > 0
+        if not there.all():
+            what = " and ".join(group.kind for group in asked)
+            if not there.any():
+                raise InputError(f"{path}: no schedule has rows of {what}; collect it, or read it with --features")
+            left = int((~there).sum())
+            print(f"perfvec: {path}: {left:,} records without rows of {what} are left out", file=sys.stderr)
+            table, seconds = table[there], seconds[there]
         return Records(
             groups=groups,
             candidate=table["schedule"].to_numpy(np.int64),

@@ -18,6 +18,7 @@ from perfvec.tensor.metrics import groups_of
 from support.errors import InputError
 
 KINDS = ("score", "log", "box-cox")
+_LEAST = 0.1  # a scale in logarithms of latencies: a model goes on to learn other ones
 _REACH = 12.0  # standard deviations that a prediction may lie outside the training latencies
 
 
@@ -69,7 +70,8 @@ def fit_target(kind: str, seconds: NDArray[np.float64]) -> Target:
         exponent = float(np.clip(boxcox(seconds / middle)[1], -1.0, 1.0))
         exponent = 0.0 if abs(exponent) < 1e-3 else exponent
     values = _transform(seconds, exponent)
-    return Target(kind, exponent, float(values.mean()), float(values.std()) or 1.0)
+    least = _LEAST * float(np.exp(exponent * np.log(seconds).mean()))  # in the transform's unit
+    return Target(kind, exponent, float(values.mean()), max(float(values.std()), least))
 
 
 def relevance(seconds: NDArray[np.float64], group: NDArray[np.int64]) -> NDArray[np.float64]:

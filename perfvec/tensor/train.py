@@ -58,6 +58,8 @@ def train(
     held: Records | None = None
     if budget.patience and initial is None:
         held, records = _held_tasks(records, validation, seed)
+        if len(records) < 2:
+            raise InputError(f"{dataset}: one measured record is left to learn from; a model learns from two at least")
     before: list[Any] = [] if initial is None else [describe(initial)["provenance"]]
     began = time.process_time()
     step, errors = None, {}

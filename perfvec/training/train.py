@@ -311,6 +311,8 @@ def fit(
         raise InputError(f"a latency file labels only {short} instructions; training sequences need {recipe.sequence}")
     if recipe.batch_size % ranks.count:
         raise InputError(f"a batch of {recipe.batch_size} cannot be shared evenly by {ranks.count} processes")
+    if sampled and recipe.batch_size < 2:
+        raise InputError("a batch of 1 has no sequence of sampled machines; 2 are needed")
     if sampled and recipe.sampled % ranks.count:
         raise InputError(
             f"the {recipe.sampled} sequences of a batch that are of sampled machines cannot be shared evenly by "

@@ -80,6 +80,7 @@ def _divided(form: Form, divisor: int, remainder: bool) -> Form:
     """The quotient, or the remainder, as one term; a step of a loop moves it as it does where nothing is carried."""
     if not form.terms:
         return form
-    count = min(divisor, form.span) if remainder else math.ceil(form.span / divisor)
+    whole = form.span if math.isinf(form.span) else math.ceil(form.span / divisor)
+    count = min(divisor, form.span) if remainder else whole
     moves = {loop: math.fmod(by, divisor) if remainder else math.trunc(by / divisor) for loop, by in form.moves.items()}
     return Form((Term(form.loops, float(count), 1.0),), moves, False)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from perfvec.tensor.batches import Batch
 from perfvec.tensor.loop import Network, Training
-from perfvec.tensor.models.layers import DeviceEncoder, encoder, mean, perceptron, total
+from perfvec.tensor.models.layers import DeviceEncoder, encoder, mean, perceptron, total, weighted
 from perfvec.tensor.network import NetworkModel
 
 
@@ -68,7 +68,7 @@ class ATFormerNetwork(Network):
             )
             count = (self.padded - batch.mask.sum(1, keepdim=True)).clamp(min=0)
             weight = torch.cat([batch.mask.to(x.dtype), count.to(x.dtype)], 1).log()
-            x = self.encoder(x, src_key_padding_mask=weight)[:, :rows]
+            x = weighted(self.encoder, x, weight)[:, :rows]
         else:
             x = self.encoder(x, src_key_padding_mask=~batch.mask)
         return total(self.decode(x), batch.mask).squeeze(-1), torch.tanh(mean(x, batch.mask))

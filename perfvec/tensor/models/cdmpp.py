@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import torch
@@ -73,6 +74,21 @@ class LeafEmbedding(nn.Module):
         back = torch.from_numpy(np.argsort(order)).to(x.device, non_blocking=True)
         return torch.cat(parts).index_select(0, back)
 
+    @torch.no_grad()
+    def see(self, number: int) -> None:
+        """The map of so many rows will be trained: at first it says what the one that was used in its place does."""
+        place = self.map_of(number, self.seen.cpu().numpy())
+        if not self.seen[number - 1] and place != number:
+            used, own = (cast(nn.Linear, self.maps[one - 1]) for one in (place, number))
+            outputs, width = used.out_features, used.in_features // place
+            weight = used.weight.view(outputs, place, width)[:, :number]
+            if place < number:  # which read the mean of the last rows
+                last = weight[:, -1:] / (number - place + 1)
+                weight = torch.cat([weight[:, :-1], last.expand(-1, number - place + 1, -1)], 1)
+            own.weight.copy_(weight.reshape(outputs, -1))
+            own.bias.copy_(used.bias)
+        self.seen[number - 1] = True
+
     def map_of(self, number: int, trained: NDArray[np.int64]) -> int:
         """The number of leaves whose map reads `number` leaves; `trained` [leaves]: `seen`."""
         number = min(number, self.leaves)
@@ -105,7 +121,7 @@ class CDMPPNetwork(Network):
 
     def set_lengths(self, lengths: Sequence[int]) -> None:
         for length in lengths:
-            self.join.seen[min(length, self.join.leaves) - 1] = True
+            self.join.see(min(length, self.join.leaves))
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         x = self.enter(batch.x) + sinusoids(batch.position, self.enter.out_features)

@@ -28,6 +28,20 @@ def encoder(width: int, layers: int, heads: int, feed: int, dropout: float) -> n
     return nn.TransformerEncoder(layer, layers, norm=nn.LayerNorm(width), enable_nested_tensor=False)
 
 
+def weighted(layers: nn.TransformerEncoder, x: Tensor, weight: Tensor) -> Tensor:
+    """The encoder over x [B, L, width], with `weight` [B, L] added to the logarithms of the attention to each row.
+
+    PyTorch's fused path, which it takes where no gradient is wanted, would read the weights as a mask.
+    """
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        found: Tensor = layers(x, src_key_padding_mask=weight)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+    return found
+
+
 def total(x: Tensor, mask: Tensor) -> Tensor:
     """[B, …] sum over the real rows of x [B, L, …]."""
     return (x * mask.view(*mask.shape, *([1] * (x.ndim - 2)))).sum(1)

@@ -121,3 +121,10 @@ def test_a_foreign_work_file_is_one_line(data, tmp_path, content):
     (tmp_path / "w.log").write_bytes(content)
     with pytest.raises(InputError, match="is no journal of Optuna"):
         autotune(data, tmp_path / "c.yaml", Entry("a", "lightgbm"), trials=2, budget=Budget(), work=tmp_path / "w.log")
+
+
+def test_a_space_of_which_no_draw_can_be_built_ends(data, tmp_path):
+    """No width of the space is a multiple of three heads."""
+    entry = Entry("three", "atformer", {"width": 48, "heads": 3, "feed": 16, "layers": 1})
+    with pytest.raises(InputError, match="20 draws in a row cannot be built, the last: "):
+        autotune(data, tmp_path / "best.yaml", entry, trials=2, budget=Budget(epochs=1), seed=0)

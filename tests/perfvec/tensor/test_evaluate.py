@@ -117,14 +117,18 @@ def test_a_share_is_of_the_tasks_that_ran_on_the_held_out_device(records, tmp_pa
     kept = second.take(np.flatnonzero((second.device == 0) | (second.task < 4)))
     path = written(kept, tmp_path / "d.tensor.h5")
     protocol = replace(
-        QUICK, splits=("cross_device",), device="d1", share=0.5, selections=("random", "flops", "kmeans")
+        QUICK, splits=("cross_device",), device="d1", share=0.5, selections=("random", "flops", "kmeans", "verma")
     )
     some = read_records(path)
     with Dataset(path) as data:
         plan = evaluation.plan_of(data, some, "cross_device", protocol, 0)
     test = some.take(plan.test)
-    for name, positions in plan.selected.items():
-        assert len(np.unique(test.task[positions])) == 2, name  # half of four
+    assert len(plan.selected) == 4
+    for name, (few, judged) in plan.selected.items():
+        assert len(np.unique(test.task[few])) == 2, name  # half of four
+        assert len(judged) and not np.isin(test.task[judged], test.task[few]).any(), name
+    (few, judged) = plan.selected["verma"]
+    assert len(few) + len(judged) < len(test)  # slow schedules of its tasks are in neither
 
 
 def test_a_model_that_is_named_twice_is_judged_once():
@@ -380,3 +384,24 @@ def test_options_that_nothing_would_read_are_refused(two, tmp_path, capsys, word
         cli.main(["tensor", *given])
     assert stop.value.code == 2 and message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_records_without_rows_of_what_a_model_reads_are_left_out_and_told(tmp_path, capsys):
+    records = made_up(tasks=2, candidates=6)
+    path = tmp_path / "mixed.tensor.h5"
+    rows = records.features("statements").rows
+    with DatasetWriter(path, provenance={"made": "up"}, features={"statements": "s1"}) as writer:
+        device = writer.device(records.devices[0])
+        at = writer.task(Task("t", "t", "other"))
+        for index in range(6):
+            features = {"statements": rows[index]} if index < 4 else {}
+            schedule = writer.schedule(at, [index], kind="metaschedule", origin="test", features=features)
+            writer.record(schedule, device, records.seconds[index], repeats=1)
+    assert len(read_records(path)) == 6 and capsys.readouterr().err == ""
+    assert read_records(path, ["statements"]).candidate.tolist() == [0, 1, 2, 3]
+    assert f"{path}: 2 records without rows of statements are left out" in capsys.readouterr().err
+    with DatasetWriter(tmp_path / "log.tensor.h5", provenance={}, features={"statements": "s1"}) as writer:
+        schedule = writer.schedule(writer.task(Task("t", "t", "other")), [1], kind="metaschedule", origin="test")
+        writer.record(schedule, writer.device(records.devices[0]), 1e-3, repeats=1)
+    with pytest.raises(InputError, match="no schedule has rows of statements"):
+        read_records(tmp_path / "log.tensor.h5", ["statements"])

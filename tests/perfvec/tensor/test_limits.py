@@ -11,9 +11,11 @@ import pytest
 
 from analysis.cli import main as cli
 from perfvec.tensor.limits import limits, other_devices, twins
+from perfvec.tensor.records import FeatureGroup
 from tests.perfvec.tensor.conftest import made_up
 from tests.perfvec.tensor.test_evaluate import written
 from tests.perfvec.tensor.test_measured import DATA
+from tracegen.tensor.dataset import Rows
 
 
 def test_twins_are_as_far_apart_as_they_were_measured():
@@ -30,6 +32,9 @@ def test_twins_are_as_far_apart_as_they_were_measured():
     )
     assert twins(doubled) == pytest.approx([1.0])
     assert len(rows) == 6
+    assert len(twins(replace(doubled, groups={}))) == 0  # nothing tells programs apart
+    empty = FeatureGroup("statements", "s1", Rows(np.empty((0, 3), np.float32), np.zeros(7, np.int64)))
+    assert len(twins(replace(doubled, groups={"statements": empty}))) == 0
 
 
 def test_no_pair_of_equal_records_is_closer_than_twins_that_are_equal(tmp_path):

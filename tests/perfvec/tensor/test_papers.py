@@ -44,6 +44,9 @@ def test_unmasked_attention_is_that_over_rows_of_padding():
     x = network.encoder(network.embed(whole.x) + network.device(whole.parameters)[:, None])
     expected = (network.decode(x).squeeze(-1) * whole.mask).sum(1)
     assert found.tolist() == pytest.approx(expected.tolist(), abs=1e-5)
+    with torch.inference_mode():  # as a model predicts
+        assert network(batch([1, 3, 7], 7))[0].tolist() == pytest.approx(expected.tolist(), abs=1e-5)
+    assert torch.backends.mha.get_fastpath_enabled()
     network.train()
     assert network(whole)[0].tolist() == pytest.approx(expected.tolist(), abs=1e-5)
 
@@ -207,6 +210,34 @@ def test_tickets_are_the_weights_that_the_loss_would_miss_most():
     first.grad, second.grad = torch.tensor([3.0, 0.1]), torch.tensor([2.0, -1.0])  # |w·g| = 3, 0.2, 1, 4
     assert [mask.tolist() for mask in winning_weights([first, second], 0.5)] == [[1, 0], [0, 1]]
     assert [mask.tolist() for mask in winning_weights([first, second], 1.0)] == [[1, 1], [1, 1]]
+    assert [mask.tolist() for mask in winning_weights([first, second], 1e-9)] == [[0, 0], [0, 1]]
+    many = torch.nn.Parameter(torch.ones(10))
+    many.grad = torch.tensor([1.0, 2.0] + [0.0] * 8)  # the heads of other devices have none
+    assert [mask.tolist() for mask in winning_weights([many], 0.5)] == [[1, 1] + [0] * 8]
+
+
+@pytest.mark.parametrize("trained", [(3,), (2, 5), (7,)])
+def test_a_map_that_is_seen_first_says_what_was_said_before(trained):
+    torch.manual_seed(0)
+    join = LeafEmbedding(8, 4, 6)
+    for number in trained:
+        join.see(number)
+    for number in (4, 1, 8, 5):
+        inputs = batch([number] * 3, 8, 4)
+        before = join(inputs.x, inputs.mask)
+        join.see(number)
+        assert torch.allclose(join(inputs.x, inputs.mask), before, atol=1e-5), number
+
+
+def test_an_update_without_a_pass_changes_no_prediction(records):
+    model = make("cdmpp", SMALL["cdmpp"])
+    length = records.features("ast").rows.length[records.candidate]
+    shortest, others = length == length.min(), length > length.min()
+    assert shortest.any() and others.any()
+    model.fit(records.take(shortest), budget=Budget(epochs=2))
+    before = model.record_latencies(records)
+    model.update(records.take(others), budget=Budget(epochs=0))
+    assert model.record_latencies(records) == pytest.approx(before, rel=1e-6)
 
 
 def test_fine_tuning_by_tickets_leaves_the_other_weights(records):
