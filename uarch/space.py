@@ -90,6 +90,12 @@ class Space:
         return [name for name, dimension in named.items() if len(set(dimension.get("choices", (0, 1)))) > 1]
 
     @property
+    def keeps_memory(self) -> bool:
+        """Tell whether a machine's kind of memory is its base's, simple or a named DRAM."""
+        named = any("memory.model" in group for group in self.dimensions.values())
+        return not named and "simple_memory_share" not in self.shares
+
+    @property
     def coordinates(self) -> int:
         """Number of coordinates of a point: core, L3 and memory, and the core with more dimensions."""
         return 3 + max(sum(1 for _ in self.of_core(core)) for core in CORES)
@@ -245,6 +251,8 @@ def ranges(space: Space, base: str | Path | Machine | None = None) -> dict[str, 
             for field in ("entries", "btb_entries", "ras_entries"):
                 known[f"branch_predictor.{field}"] = [0, *known.get(f"branch_predictor.{field}", [])]
         simple = space.shares.get("simple_memory_share", 0)
+        if space.keeps_memory and known.get("memory.model") == ["simple"]:
+            simple = 1
         if any(field.startswith("memory.") for field in dimensions):
             known["memory.model"] = [*known.get("memory.model", []) * (simple < 1), *["simple"] * (simple > 0)]
             for field in ("memory.latency_ns", "memory.bandwidth_gbs"):
@@ -313,7 +321,8 @@ def _machine(space: Space, name: str, point: np.ndarray, base: Machine | None) -
     if point[1] >= space.shares.get("l3_share", 1):
         nested["l3"] = None
     if any(field.startswith("memory.") for field in values):
-        if point[2] < space.shares.get("simple_memory_share", 0):
+        kept = space.keeps_memory and nested["memory"].get("model") == "simple"
+        if kept or point[2] < space.shares.get("simple_memory_share", 0):
             nested["memory"] = nested["memory"] | {"model": "simple"}
         else:
             nested["memory"] = {"model": nested["memory"].get("model")}
@@ -428,6 +437,11 @@ def _check_dimension(where: str, field: Any, dimension: Any) -> None:
         raise InputError(f"{where}: {field}.scale = {show(dimension['scale'])} must be log or linear")
     if dimension["scale"] == "log" and low <= 0:
         raise InputError(f"{where}: {field}.low = {low:g} must be above 0 on a log scale")
+    if "step" not in dimension and (low % 1 or high % 1):
+        raise InputError(
+            f"{where}: {field}: without a step its values are whole numbers, which {low:g} to {high:g} is no range of; "
+            "give it scale: linear and a step, or choices"
+        )
     rounding = dimension.get("round")
     if rounding not in (None, "power_of_two", "sets"):
         raise InputError(f"{where}: {field}.round = {show(rounding)} must be power_of_two or sets")

@@ -112,6 +112,8 @@ def _leave_out(space: Space, points: NDArray[np.float64], values: dict[str, Colu
         simple = points[:, 2] < space.shares.get("simple_memory_share", 0)
         models = _full("memory.model", values.get("memory.model"), count)
         values["memory.model"] = models
+        if space.keeps_memory:
+            simple = simple | np.asarray(models == "simple")
         models[simple] = "simple"
         for field in ("memory.latency_ns", "memory.bandwidth_gbs"):
             if field in values:

@@ -548,3 +548,12 @@ def test_the_commands_export_and_import(tmp_path):
     }
     done = perfvec("uarch", "import", tmp_path / "zen4.py")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_a_tree_of_ways_that_gem5_cannot_have_is_told():
+    machine = replace_field(load_machine("golden-cove"), "l1d.replacement", "tree-plru")
+    assert machine.l1d.associativity == 12
+    simulated, notes = as_simulated(machine)
+    assert simulated.l1d.replacement == "lru"
+    assert "l1d.replacement = tree-plru becomes lru: gem5's tree takes no 12 ways, only powers of two" in notes
+    assert as_simulated(replace_field(load_machine("base"), "l1d.replacement", "tree-plru"))[0].l1d.replacement != "lru"

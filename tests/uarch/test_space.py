@@ -13,6 +13,7 @@ from tests.errors import message
 from uarch.configuration import field_names, flatten, get_field, machine_from_dict, replace_field
 from uarch.machine_files import load_machine, load_machines, save_machines
 from uarch.space import SPACES, load_space, parse_constraint, ranges, sample, space_names
+from uarch.space_columns import sample_columns
 
 DEFAULT = yaml.safe_load(
     """
@@ -195,6 +196,27 @@ def test_sampled_machines_are_saved_one_a_file(tmp_path):
     alike = [replace_field(machines[0], "name", name) for name in ("x/app", "x_app")]
     assert "two machines would have this file" in message(lambda: save_machines(alike, tmp_path / "alike"))
     assert not (tmp_path / "alike").exists()
+
+
+@pytest.mark.parametrize("dimension", ["{low: 1.5, high: 4.5, scale: linear}", "{low: 0.4, high: 4, scale: log}"])
+def test_a_range_of_fractions_needs_a_step(tmp_path, dimension):
+    text = f"base: base\nfields: {{frequency_ghz: {dimension}}}"
+    assert "frequency_ghz: without a step its values are whole numbers" in message(
+        lambda: sample(1, space=written(tmp_path, text))
+    )
+
+
+def test_a_space_over_simple_memory_keeps_it_simple(tmp_path):
+    text = "base: apple-firestorm\nfields: {memory.latency_ns: {low: 50, high: 150, scale: linear}}"
+    path = written(tmp_path, text)
+    assert load_machine("apple-firestorm").memory.model == "simple"
+    machines = sample(8, space=path)
+    assert {machine.memory.model for machine in machines} == {"simple"}
+    assert len({machine.memory.latency_ns for machine in machines}) > 4
+    columns = sample_columns(8, 0, path)
+    assert (columns["memory.model"] == "simple").all()
+    low, high = ranges(load_space(path))["memory.latency_ns"]
+    assert all(low <= machine.memory.latency_ns <= high for machine in machines)
 
 
 ENTRIES = st.recursive(

@@ -1,5 +1,7 @@
 """CPI stacks of loops with known answers: one thing holds each of them up, and its cause gets the cycles."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from programs import Instruction, Program, load, repeated, store
@@ -211,3 +213,39 @@ def test_what_can_be_ideal():
         idealised(machine, ["luck"])
     with pytest.raises(InputError, match=r"zen4-native: the latencies of .* cannot be ideal"):
         idealised(load_machine("zen4-native"), ["execution"])
+    with pytest.raises(InputError, match=r"zen4-native: the ports of .* cannot be ideal"):
+        idealised(load_machine("zen4-native"), ["ports"])
+
+
+@pytest.mark.parametrize("name", ["base", "zen4", "cortex-a53"])
+def test_ideal_execution_makes_no_division_slower(name):
+    """A trace tells 35 steps of each, of which a machine with a step of its own takes as many as it assumes."""
+    program = Program(
+        [Instruction(Operation.INT_DIV, (0, 2, 1), (0, 2)), Instruction(Operation.BRANCH, flags=Flag.BRANCH)]
+    )
+    for _ in range(500):
+        program.execute(0)
+        program.execute(1)
+    static, chunk = program.static(), program.chunk()
+    static.compute_operations[0], static.micro_operations[0] = 7, 10
+    places = np.flatnonzero(chunk.static_id == 0).astype(np.uint64)
+    chunk = replace(chunk, division_instruction=places, division_steps=np.full(len(places), 35, np.uint8))
+    cycles = []
+    for ideal in ((), ("execution",)):
+        simulation = Simulation(load_machine(name), static, ideal)
+        simulation.run(chunk)
+        cycles.append(simulation.counters["cycles"])
+    assert cycles[1] <= cycles[0]
+
+
+def test_ideal_data_costs_no_walk_more_than_the_first_level():
+    tlb = {"entries": 8, "l2_entries": 8, "l2_latency": 5, "walk_latency": 0, "walk": "caches"}
+    machine = replace_fields(load_machine("base"), {"tlb": tlb})
+    program = Program([Instruction(Operation.BRANCH, flags=Flag.BRANCH) for _ in range(64)])
+    static = program.static()
+    static = replace(static, address=np.arange(64, dtype=np.uint64) * np.uint64(3 << 21) + np.uint64(0x400000))
+    for k in range(1000):
+        program.execute(k % 64)
+    simulation = Simulation(machine, static, ["data"])
+    simulation.run(program.chunk())
+    assert simulation.statistics["l1d_accesses"] == 0

@@ -133,7 +133,9 @@ def of_stream(
 def _recorder(units: int, seed: int) -> _core.Recorder:
     if units < LEAST_UNITS:
         raise InputError(f"{units} units are too few to tell a run by; at least {LEAST_UNITS}, by default {UNITS}")
-    return _core.Recorder(capacity=max(_POOL, 4 * units), signatures=_SIGNATURES, branches=_BRANCHES, seed=mixed(seed))
+    pool = max(_POOL, 4 * units)
+    signatures = max(_SIGNATURES, pool)  # every unit of the pool has one
+    return _core.Recorder(capacity=pool, signatures=signatures, branches=_BRANCHES, seed=mixed(seed))
 
 
 def mixed(seed: int) -> int:

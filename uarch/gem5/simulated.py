@@ -7,7 +7,8 @@ from typing import Any
 
 from support.errors import InputError
 from uarch.configuration import Machine, SimpleMemory, configuration_key, flatten, machine_from_dict, replace_field
-from uarch.constraints import NO_PREDICTOR, STREAM, TAGGED
+from uarch.constraints import LRU, NO_PREDICTOR, STREAM, TAGGED
+from uarch.formula import is_power_of_two
 from uarch.gem5.table import (
     CORE,
     ISAS,
@@ -91,6 +92,11 @@ def as_simulated(machine: Machine, isa: str = "x86-64") -> tuple[Machine, list[s
         field for field, value in flatten(values).items() if field.endswith(".prefetcher") and value == STREAM
     ]:
         change(field, STREAM, TAGGED, "gem5 has no prefetcher of streams by page")
+    for level in ("l1i", "l1d", "l2", "l3"):
+        cache = getattr(machine, level)
+        if cache is not None and cache.replacement == "tree-plru" and not is_power_of_two(cache.associativity):
+            why = f"gem5's tree takes no {cache.associativity} ways, only powers of two"
+            change(f"{level}.replacement", cache.replacement, LRU, why)
     predictor = machine.branch_predictor
     if not predicts(machine, isa):
         if predictor.kind != "none":

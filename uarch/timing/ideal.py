@@ -34,17 +34,21 @@ _LARGER = 8
 def idealised(machine: Machine, ideal: Collection[str]) -> Machine:
     """Return `machine` with ideal `execution`, `ports` and `windows` where they are among `ideal`.
 
-    Raises InputError for a name that is not in IDEAL, and for `execution` of native micro-operations: their latencies
-    are measured ones.
+    Raises InputError for a name that is not in IDEAL, and for `execution` and `ports` of native micro-operations: their
+    latencies and ports are measured ones.
     """
     unknown = sorted(set(ideal) - set(IDEAL))
     if unknown:
         raise InputError(f"{unknown[0]!r} cannot be ideal; choose among {', '.join(IDEAL)}")
-    if "execution" in ideal and machine.microcode != GEM5:
-        raise InputError(f"{machine.name}: the latencies of {machine.microcode} cannot be ideal; leave 'execution' out")
+    measured = {"execution": "latencies", "ports": "ports"}
+    for name in measured:
+        if name in ideal and machine.microcode != GEM5:
+            what = f"the {measured[name]} of {machine.microcode}"
+            raise InputError(f"{machine.name}: {what} cannot be ideal; leave {name!r} out")
     units, pipeline = machine.functional_units, machine.pipeline
     if "execution" in ideal:
-        units = replace(units, **dict.fromkeys(_LATENCIES, 1), div_step_latency=None)
+        step = None if units.div_step_latency is None else 1  # which bounds the steps that a trace tells
+        units = replace(units, **dict.fromkeys(_LATENCIES, 1), div_step_latency=step)
     if "ports" in ideal:
         units = replace(units, **{name: max(_MANY_UNITS, getattr(units, name)) for name in _UNITS})
     if "windows" in ideal:

@@ -76,6 +76,7 @@ Cycle Hierarchy::access_second(Address address, Cycle cycle, bool write, Address
 // The page table's entries are read as data of their own; returns the cycle in which the last one is there.
 Cycle Hierarchy::walk(Tlb& tlb, Address address, Cycle cycle, bool timed) {
     constexpr Address WALKER = 0;  // in place of a program counter
+    if (ideal_.data) return cycle + (tlb.knows_table(address) ? 1 : 2) * levels[L1D].latency;
     if (!tlb.knows_table(address)) cycle = access(L1D, tlb.table(address), cycle, false, WALKER, timed);
     return access(L1D, tlb.entry(address), cycle, false, WALKER, timed);
 }

@@ -7,8 +7,8 @@
 
 namespace perfvec {
 
-// As gem5's TreePLRURP: the nodes of a heap, so that any number of ways up to 64 will do, and ways never filled wait until
-// the tree points to them. A set has a word with a bit a node: the victim is on its right.
+// As gem5's TreePLRURP, but for any number of ways up to 64, of which gem5 takes powers of two: the nodes of a heap, and
+// ways never filled wait until the tree points to them. A set has a word with a bit a node: the victim is on its right.
 class TreePlru final : public ReplacementPolicy {
   public:
     explicit TreePlru(int ways) : nodes_(ways - 1) {}

@@ -25,7 +25,7 @@ class IssueQueue {
         const std::int64_t most = entries_ - std::min(operations, entries_);
         for (;; ++cycle) {
             go_to<COUNT>(cycle);
-            const std::int32_t twice = renamed_before(cycle - 1) - renamed_before(cycle - dispatch_delay_);
+            const auto twice = static_cast<std::int32_t>(renamed_before(cycle - 1) - renamed_before(cycle - dispatch_delay_));
             const bool fits = reorder_buffer.released(std::min(operations + twice, reorder_buffer.entries())) + RELEASE <= cycle;
             if (__builtin_expect((queued_ <= most) & fits, 1)) return cycle;
             full = queued_ <= most ? FullReorderBuffer : FullIssueQueue;
@@ -35,7 +35,7 @@ class IssueQueue {
     // Sum of the entries that are taken, over the cycles that renaming has come to and that were to COUNT.
     std::int64_t occupied() const { return occupied_; }
 
-    void renamed(std::int64_t operations) { renamed_ += static_cast<std::int32_t>(operations); }
+    void renamed(std::int64_t operations) { renamed_ += static_cast<std::uint32_t>(operations); }
     void enter(std::int64_t operations) { queued_ += operations; }
 
     // `operations` leave at `cycle`.
@@ -65,13 +65,13 @@ class IssueQueue {
         queued_ = queued;
     }
 
-    std::int32_t renamed_before(Cycle cycle) const { return renamed_before_[cycle & (RECENT - 1)]; }
+    std::uint32_t renamed_before(Cycle cycle) const { return renamed_before_[cycle & (RECENT - 1)]; }
 
     std::int64_t entries_, dispatch_delay_;
     std::int64_t queued_ = 0, occupied_ = 0;
     Cycle at_ = 0;              // the cycle that queued_ is of
-    std::int32_t renamed_ = 0;  // so far; only differences count, so that it may overflow
-    std::array<std::int32_t, RECENT> renamed_before_{};  // micro-operations renamed before a cycle
+    std::uint32_t renamed_ = 0;  // so far; only differences count, so that it may go round
+    std::array<std::uint32_t, RECENT> renamed_before_{};  // micro-operations renamed before a cycle
     std::array<std::int32_t, CALENDAR> released_{};      // entries released in it
 };
 
