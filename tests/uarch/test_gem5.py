@@ -335,6 +335,11 @@ def changed(document, path, **parameters) -> dict:
     [
         ("system.cpu", {"wbWidth": 12}, "system.cpu.wbWidth = 12", None, None),
         ("system.cpu", {"fetchBufferSize": 32}, "fetchBufferSize = 32", None, None),
+        ("system.cpu", {"SSITSize": 2048}, "system.cpu.SSITSize = 2048", None, None),
+        ("system.cpu", {"commitToIEWDelay": 3}, "commitToIEWDelay = 3", None, None),
+        ("system.cpu.branchPred", {"requiresBTBHit": True}, "branchPred.requiresBTBHit = True", None, None),
+        ("system.cpu.branchPred", {"indirectBranchPred": None}, "indirectBranchPred is none", None, None),
+        ("system.l2", {"demand_mshr_reserve": 4}, "system.l2.demand_mshr_reserve = 4", None, None),
         ("system.cpu", {"dispatchWidth": 5}, "pipeline.issue_width = 5: the least of", "pipeline.issue_width", 5),
         ("system.cpu", {"cacheLoadPorts": 200}, "load_ports = 1: the least", "functional_units.load_ports", 1),
         ("system.cpu", {"numIQEntries": 90}, "pipeline.issue_queue_entries = 40", "pipeline.issue_queue_entries", 40),

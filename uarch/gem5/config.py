@@ -30,9 +30,14 @@ from uarch.gem5.table import (
     CORE_SET,
     CORE_TYPES,
     DIRECTION_PART,
+    INDIRECT_DEFAULT,
+    INDIRECT_PART,
     ISAS,
     ISSUE_QUEUE,
     L2_BUS_DEFAULT,
+    LOOP_DEFAULT,
+    LOOP_PART,
+    PREDICTOR_DEFAULT,
     PREDICTOR_PARTS,
     PREDICTORS,
     PREFETCHER_DEFAULT,
@@ -377,6 +382,15 @@ class _Reader(Configuration):
             inner = self.part(direction, "tage")
             if inner is not None:
                 self._defaults(inner, TAGE_DEFAULT.get(predictor.gem5, {}))
+            loop = self.part(direction, LOOP_PART)
+            if loop is not None and predictor.gem5 == "LTAGE":
+                self._defaults(loop, LOOP_DEFAULT)
+        self._defaults(direction, PREDICTOR_DEFAULT)
+        indirect = self.part(item, INDIRECT_PART)
+        if indirect is not None:
+            self._defaults(indirect, INDIRECT_DEFAULT)
+        elif INDIRECT_PART in item:
+            self.note(f"{item.get('path')}.{INDIRECT_PART} is none", "no field says it; a table of 512 targets assumed")
         for field, part, _, name, former in PREDICTOR_PARTS:
             inner = self.part(item, part)
             if inner is None and former in item:

@@ -115,8 +115,17 @@ CORE_DEFAULT: dict[str, dict[str, Any]] = {
         "commitToFetchDelay": 1,
         "iewToFetchDelay": 1,
         "decodeToFetchDelay": 1,
+        "renameToDecodeDelay": 1,
+        "iewToRenameDelay": 1,
+        "commitToIEWDelay": 1,
+        "commitToRenameDelay": 1,
+        "fetchTrapLatency": 1,
         "trapLatency": 13,
         "LSQCheckLoads": True,
+        "LSQDepCheckShift": 4,
+        "SSITSize": 1024,
+        "LFSTSize": 1024,
+        "store_set_clear_period": 250_000,
     },
     "in-order": {
         "numThreads": 1,
@@ -329,7 +338,7 @@ CACHE: tuple[Parameter, ...] = (
     Parameter("mshrs", ("mshrs",)),
 )
 CACHE_SET: dict[str, Any] = {"tgts_per_mshr": 16, "write_buffers": 8}
-CACHE_DEFAULT: dict[str, Any] = {"clusivity": "mostly_incl", "sequential_access": False}
+CACHE_DEFAULT: dict[str, Any] = {"clusivity": "mostly_incl", "sequential_access": False, "demand_mshr_reserve": 1}
 # Crossbars between caches and to memory (src/mem/XBar.py), a DRAM's controller (src/mem/MemCtrl.py); its times in ps.
 L2_BUS_DEFAULT: dict[str, Any] = {"frontend_latency": 1, "forward_latency": 0, "response_latency": 1, "width": 32}
 SYSTEM_BUS_DEFAULT: dict[str, Any] = {"frontend_latency": 3, "forward_latency": 4, "response_latency": 2, "width": 16}
@@ -344,7 +353,24 @@ REPLACEMENT_POLICIES = {
     "random": ("RandomRP", {}),
 }
 REPLACEMENT_DEFAULT = {"num_bits": 2, "btp": 3, "hit_priority": False}
-PREFETCHER_DEFAULT = {"stride": {"degree": 4, "on_miss": False}, "tagged": {"degree": 2, "on_miss": False}}
+_QUEUED = {"on_miss": False, "queue_size": 32, "latency": 1, "prefetch_on_access": False, "on_read": True}
+PREFETCHER_DEFAULT = {
+    "stride": {"degree": 4, **_QUEUED, "confidence_threshold": 50, "initial_confidence": 4, "distance": 0},
+    "tagged": {"degree": 2, **_QUEUED},
+}
+PREDICTOR_DEFAULT = {"requiresBTBHit": False, "instShiftAmt": 2}  # (src/cpu/pred/BranchPredictor.py)
+INDIRECT_PART = "indirectBranchPred"
+INDIRECT_DEFAULT = {"indirectSets": 256, "indirectWays": 2, "indirectTagSize": 16, "indirectPathLength": 3}
+LOOP_PART = "loop_predictor"
+LOOP_DEFAULT = {
+    "logSizeLoopPred": 8,
+    "loopTableAgeBits": 8,
+    "loopTableConfidenceBits": 2,
+    "loopTableTagBits": 14,
+    "loopTableIterBits": 14,
+    "logLoopTableAssoc": 2,
+    "withLoopBits": 7,
+}
 TLB_ENTRIES = 64
 
 
