@@ -51,9 +51,8 @@ def workers(count: int) -> Iterator[str]:
             client.wait_for_workers(count, timeout=120)
         yield address
     finally:
-        for process in reversed(processes):
+        for process in reversed(processes):  # the workers first: those whose scheduler goes wait for it
             process.terminate()
-        for process in processes:
             try:
                 process.wait(5)
             except subprocess.TimeoutExpired:  # a nanny that was at starting a worker again

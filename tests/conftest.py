@@ -68,6 +68,50 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
+# Files that share what takes long to make: TVM's programs, and the browser with what it shows.
+TOGETHER = {
+    "tvm": (
+        "tests/tracegen/tensor/test_collect.py",
+        "tests/tracegen/tensor/test_reference.py",
+        "tests/tracegen/tensor/test_replay.py",
+        "tests/tracegen/tensor/test_program_features.py",
+        "tests/analysis/tensor/test_cost_model.py",
+        "tests/analysis/tensor/test_programs.py",
+        "tests/analysis/tensor/test_replay.py",
+        "tests/analysis/tensor/test_tune.py",
+    ),
+    "pages": (
+        "tests/analysis/questions/test_pages.py",
+        "tests/analysis/questions/test_explore.py",
+        "tests/analysis/questions/test_profile.py",
+        "tests/analysis/questions/test_difference.py",
+        "tests/analysis/questions/test_simulate.py",
+        "tests/analysis/results/test_page.py",
+        "tests/analysis/tensor/test_results.py",
+        "tests/analysis/programs/test_live_points.py",
+        "tests/analysis/programs/test_kept.py",
+        "tests/analysis/programs/test_own_vector.py",
+    ),
+}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep each of these groups in one process, as `--dist loadfile` does each other file."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    group_of = {file: group for group, files in TOGETHER.items() for file in files}
+
+    class Grouped(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return group_of.get(file, file)
+
+    return Grouped(config, log)
+
+
 @dataclass(frozen=True)
 class Data:
     """Folders with traces and latency files, the machines of the labels, and a model trained on them."""

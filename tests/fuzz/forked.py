@@ -35,6 +35,13 @@ class Forked:
         self.seconds += float(seconds)
         return int(status), said
 
+    def close(self) -> None:
+        """End the process that forks."""
+        assert self._server.stdin is not None and self._server.stdout is not None
+        self._server.stdin.close()
+        self._server.stdout.close()
+        self._server.wait()
+
 
 def _serve() -> None:
     import h5py  # noqa: F401  # before the forks

@@ -15,6 +15,7 @@ from support.errors import InputError
 from support.seal import seal
 from support.unsealed import ALLOWED
 from tests.fuzz import CASES, readers
+from tests.fuzz.forked import Forked
 from tests.fuzz.mutate import mutated
 from tracegen.formats.trace import Trace
 from tracegen.qemu.blocks import BlockTable
@@ -115,6 +116,14 @@ HOSTILE_LATENCIES = {
 }
 
 
+@pytest.fixture(scope="module")
+def forked():
+    """The children of all these files: forks of one process that has h5py, with the same limits."""
+    made = Forked()
+    yield made
+    made.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "unsealed"])
 @pytest.mark.parametrize(
@@ -122,7 +131,7 @@ HOSTILE_LATENCIES = {
     [*(("trace", what) for what in HOSTILE_TRACES), *(("latency", what) for what in HOSTILE_LATENCIES)],
 )
 def test_a_hostile_file_is_refused_in_little_memory(
-    kind, what, sealed, trace_bytes, latency_bytes, tmp_path, monkeypatch
+    kind, what, sealed, trace_bytes, latency_bytes, tmp_path, monkeypatch, forked
 ):
     data, content, change = {
         "trace": (trace_bytes, readers.trace_content, HOSTILE_TRACES.get(what)),
@@ -146,6 +155,7 @@ def test_a_hostile_file_is_refused_in_little_memory(
         with pytest.raises(InputError, match=r"has no seal .*--unsealed"):
             content(path)
         monkeypatch.setenv(ALLOWED, "1")
+        monkeypatch.setattr(unsealed, "ended", forked)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(InputError) as error:
         content(path)
