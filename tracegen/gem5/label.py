@@ -14,6 +14,7 @@ machine that gem5 cannot simulate is left out of the file, whose attribute `fail
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -199,6 +200,8 @@ def label(
         raise InputError(f"every trace ends before instruction {start}; nothing to label")
     fleet = _Fleet(binary)
     with ExitStack() as stack:
+        for _, parts, output in open_windows:
+            _hold(parts, output, stack)
         pool = stack.enter_context(ThreadPoolExecutor(max(1, workers)))
         stack.callback(fleet.stop)  # before the pool waits for its threads
         futures = {pool.submit(fleet.run, *job): job for job in jobs}
@@ -211,9 +214,18 @@ def label(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    for window, parts, output in open_windows:
-        assemble(window, machines, parts, output, failed, simulator, warmup)
+        for window, parts, output in open_windows:
+            assemble(window, machines, parts, output, failed, simulator, warmup)
     return outputs, failed
+
+
+def _hold(parts: Path, output: Path, held: ExitStack) -> None:
+    """Lock a window's parts until the stack ends; the lock goes with the process. Raises InputError."""
+    lock = held.enter_context((parts / ".lock").open("w"))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise InputError(f"{output}: another run is labelling it; wait for it or choose another folder") from error
 
 
 def _part(parts: Path, machine: Machine) -> Path:

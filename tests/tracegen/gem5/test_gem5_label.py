@@ -1,5 +1,6 @@
 """Labels by gem5: on a stand-in that prints what gem5 printed, and on gem5 itself where GEM5 names one."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -255,3 +256,14 @@ def test_parts_of_an_older_release_are_not_gone_on_with(place, monkeypatch):
     now = window.key("gem5 24.0.0.1")
     monkeypatch.setattr(by_gem5, "VERSION", 1)
     assert window.key("gem5 24.0.0.1") != now
+
+
+def test_two_runs_do_not_label_one_window_at_the_same_time(place):
+    window = by_gem5.find_window(place / "touch.trace.h5", 0, None, 0)
+    parts = place / "labels" / f".touch.latency.h5.{window.key('gem5 24.0.0.1')}.parts"
+    parts.mkdir(parents=True)
+    with (parts / ".lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert "another run is labelling it" in message(lambda: labelled(place, [O3], warmup=0))
+        assert parts.is_dir() and not (place / "labels" / "touch.latency.h5").exists()
+    assert labelled(place, [O3], warmup=0) and not parts.exists()
