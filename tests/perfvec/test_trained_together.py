@@ -133,6 +133,10 @@ def test_a_window_with_a_latency_that_was_cut_is_left_out(data, sampled, tmp_pat
     assert whole.mean == pytest.approx(latency.mean(axis=1))
     as_version_1(folder / first.name)
     assert len(prepared()) == len(others) >= 1
+    for path in others:
+        (folder / path.name).unlink()
+    with pytest.raises(InputError, match="a latency was cut in every file"):
+        prepared()
 
 
 def test_labels_that_are_there_twice_are_refused(data, sampled, tmp_path):

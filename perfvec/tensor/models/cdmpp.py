@@ -75,10 +75,14 @@ class LeafEmbedding(nn.Module):
         return torch.cat(parts).index_select(0, back)
 
     @torch.no_grad()
-    def see(self, number: int) -> None:
-        """The map of so many rows will be trained: at first it says what the one that was used in its place does."""
-        place = self.map_of(number, self.seen.cpu().numpy())
-        if not self.seen[number - 1] and place != number:
+    def see(self, numbers: Sequence[int]) -> None:
+        """Maps of so many rows will be trained; after a first training each begins as what was used in its place."""
+        trained = self.seen.cpu().numpy().copy()
+        for number in (min(one, self.leaves) for one in numbers):
+            place = self.map_of(number, trained)
+            self.seen[number - 1] = True
+            if place == number:
+                continue
             used, own = (cast(nn.Linear, self.maps[one - 1]) for one in (place, number))
             outputs, width = used.out_features, used.in_features // place
             weight = used.weight.view(outputs, place, width)[:, :number]
@@ -87,7 +91,6 @@ class LeafEmbedding(nn.Module):
                 weight = torch.cat([weight[:, :-1], last.expand(-1, number - place + 1, -1)], 1)
             own.weight.copy_(weight.reshape(outputs, -1))
             own.bias.copy_(used.bias)
-        self.seen[number - 1] = True
 
     def map_of(self, number: int, trained: NDArray[np.int64]) -> int:
         """The number of leaves whose map reads `number` leaves; `trained` [leaves]: `seen`."""
@@ -120,8 +123,7 @@ class CDMPPNetwork(Network):
         )
 
     def set_lengths(self, lengths: Sequence[int]) -> None:
-        for length in lengths:
-            self.join.see(min(length, self.join.leaves))
+        self.join.see(lengths)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         x = self.enter(batch.x) + sinusoids(batch.position, self.enter.out_features)

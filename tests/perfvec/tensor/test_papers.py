@@ -220,12 +220,13 @@ def test_tickets_are_the_weights_that_the_loss_would_miss_most():
 def test_a_map_that_is_seen_first_says_what_was_said_before(trained):
     torch.manual_seed(0)
     join = LeafEmbedding(8, 4, 6)
-    for number in trained:
-        join.see(number)
+    begun = [value.clone() for value in join.parameters()]
+    join.see(trained)
+    assert all(map(torch.equal, begun, join.parameters()))  # a first training begins as the network was made
     for number in (4, 1, 8, 5):
         inputs = batch([number] * 3, 8, 4)
         before = join(inputs.x, inputs.mask)
-        join.see(number)
+        join.see([number])
         assert torch.allclose(join(inputs.x, inputs.mask), before, atol=1e-5), number
 
 
