@@ -20,9 +20,6 @@ from support.stored import require_stored
 
 Reader = TypeVar("Reader", bound="H5Reader")
 
-_UMASK = os.umask(0o077)  # cannot be asked for without being set
-os.umask(_UMASK)
-
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
@@ -38,8 +35,10 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     handle, temporary = _locked(target)
     try:
         yield temporary
+        umask = os.umask(0o077)  # cannot be asked for without being set: other threads' files are private meanwhile
+        os.umask(umask)
         executable = temporary.stat().st_mode & 0o111
-        temporary.chmod((0o666 | executable) & ~_UMASK)  # mkstemp's 0600 is for secrets
+        temporary.chmod((0o666 | executable) & ~umask)  # mkstemp's 0600 is for secrets
         temporary.replace(target)
     except BaseException as error:
         temporary.unlink(missing_ok=True)

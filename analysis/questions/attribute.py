@@ -69,7 +69,8 @@ def load_ideal(path: str | Path, machine: Machine, *, either: bool = False) -> d
         for field, value in own.items():
             if machine.l3 is None and str(field).startswith("l3."):
                 continue
-            if field in (OPTIONAL if not either else FIELDS) and field not in field_names(machine):
+            of_other_core = either and field in FIELDS and str(field).startswith("pipeline.")
+            if (field in OPTIONAL or of_other_core) and field not in field_names(machine):
                 continue
             valid = [*field_names(machine), "memory"]
             if field not in valid or field in ("name", "core"):

@@ -371,9 +371,8 @@ def fit(
             group["lr"] = share * group["peak"]
         inputs = [torch.from_numpy(value).to(ranks.device) for value in (x, present, y.astype(np.float32))]
         if together is not None:
-            torch.manual_seed(
-                (recipe.seed * 1_000_003 + step) % 2**63
-            )  # of its dropout: as in a run that was not killed
+            # Of its dropout: as in a run that was not killed.
+            torch.manual_seed((recipe.seed * 1_000_003 + step) % 2**63)
         others = tuple(torch.from_numpy(value).float().to(ranks.device) for value in more) if more else None
         loss = compute(*inputs, scales.shard[which].to(ranks.device), configurations, others)
         optimizer.zero_grad()

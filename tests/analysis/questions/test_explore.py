@@ -627,6 +627,9 @@ def test_an_ideal_machine_may_be_meant_for_one_core(tmp_path):
     found = ideal_groups(tmp_path / "ideal.yaml")
     assert found["out-of-order"] == [{"name": "window", "fields": {"pipeline.rob_entries": 640}}]
     assert found["in-order"] == [{"name": "window", "fields": {}}]
+    (tmp_path / "wrong.yaml").write_text("window: {memory.latency_ns: 1}\n")
+    with pytest.raises(InputError, match=r"unknown field 'memory\.latency_ns'"):  # of the whole memory, if at all
+        ideal_groups(tmp_path / "wrong.yaml")
     (tmp_path / "wrong.yaml").write_text("window: {pipeline.rob: 640}\n")
     with pytest.raises(InputError, match=r"unknown field 'pipeline\.rob'"):
         ideal_groups(tmp_path / "wrong.yaml")
