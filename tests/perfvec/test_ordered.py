@@ -55,4 +55,5 @@ def test_the_shipped_encoder_has_few_better_machines_much_slower():
     vectors = torch.from_numpy(model.program_vectors[model.program_vectors.any(axis=1)]).float()
     with torch.no_grad():
         found = excess(model.encoder, not_slower(200, 77, SIZES), vectors)
-    assert (found > 0.1).float().mean() < 0.02
+    assert (found > 0.01).float().mean() < 0.05
+    assert (found > 0.1).float().mean() < 0.005
