@@ -97,7 +97,7 @@ _MEANINGS = {
     "prefetcher": "Prefetcher of this level: by instruction (of data), next two lines, 24 of a page; needs 3 `mshrs`.",
     "model": "`simple`, or a named DRAM of `uarch/dram.yaml`.",
     "latency_ns": "Latency of the model `simple`, in nanoseconds.",
-    "bandwidth_gbs": "Bandwidth of the model `simple`, in GB/s.",
+    "bandwidth_gbs": "Bandwidth of the model `simple`, in GB/s of 2³⁰ bytes, as gem5's.",
 }
 _CACHES = ("l1i", "l1d", "l2", "l3")
 _OFTEN = 4  # commands: an option that as many have alike is described once

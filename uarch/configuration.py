@@ -159,7 +159,7 @@ class SimpleMemory:
     """Fixed latency and bandwidth."""
 
     latency_ns: float
-    bandwidth_gbs: float
+    bandwidth_gbs: float  # of 2**30 bytes, as gem5's
     model: str = "simple"
 
 

@@ -118,7 +118,7 @@ def machine_device(machine: Machine) -> Device:
         l1_kib=machine.l1d.size_kib,
         l2_kib=machine.l2.size_kib,
         l3_kib=None if machine.l3 is None else machine.l3.size_kib,
-        bandwidth_gbs=memory.bandwidth_gbs if isinstance(memory, SimpleMemory) else None,
+        bandwidth_gbs=memory.bandwidth_gbs * 2**30 / 1e9 if isinstance(memory, SimpleMemory) else None,
     )
 
 

@@ -70,7 +70,8 @@ def quantities() -> dict[str, Formula]:
     window = ("*", 8, "narrowest")
     return {
         "latency ns": _of_dram(lambda d: d["t_rcd"] + d["t_cl"] + _line(d), "memory.latency_ns"),  # idle
-        "bandwidth": _of_dram(lambda d: 64.0 / _line(d), "memory.bandwidth_gbs"),  # peak, GB/s
+        # Peak, 1e9 bytes a second; `simple` memory's are of 2**30.
+        "bandwidth": _of_dram(lambda d: 64.0 / _line(d), ("*", "memory.bandwidth_gbs", 2**30 / 1e9)),
         # A row that a request finds open, and one that another row is open in place of; closed rows are all alike.
         "row hit ns": _of_dram(lambda d: d["closed"] * d["t_rcd"] + d["t_cl"] + _line(d), "memory.latency_ns"),
         "row conflict ns": _of_dram(

@@ -162,6 +162,23 @@ def test_a_dirty_line_that_is_read_again_is_dirty_in_the_level_that_asked(touche
     assert simulation.statistics["l2_write_backs"] == 0
 
 
+def test_a_line_that_is_written_before_another_one_takes_its_place_is_written_back():
+    """Stores of aarch64 do not wait for one another: the second one comes before the first one's line does."""
+    machine = replace_field(replace_field(BASE, "l1d.size_kib", 16), "l1d.associativity", 1)
+    program = Program([load(1, 2), Instruction(Operation.INT_DIV, (1,), (1,)), store(1, 2)], isa="aarch64")
+    first, same_set = 0x10000000, 0x10000000 + (16 << 10)
+    program.execute(0, (first, 8, 0))
+    for address in (same_set, first):
+        program.execute(2, (address, 8, 1))
+    for _ in range(400):
+        program.execute(1)
+    for line in range(1, 200):  # in other sets, which makes the two go to the cache
+        program.execute(2, (first + 64 * line, 8, 1))
+    simulation = Simulation(machine, program.static())
+    simulation.run(program.chunk())
+    assert simulation.statistics["l1d_write_backs"] == 1
+
+
 def test_code_that_touches_drive_from_its_cache_is_recent_in_the_next():
     machine = BASE
     for level, size in (("l1i", 4), ("l2", 16)):

@@ -16,12 +16,19 @@ BEGIN = 1_000_000  # between two refreshes
 PERIOD = 333  # picoseconds of a cycle of base
 
 
-def channel(name):
+def channel(name, frequency_ghz=3.0):
     """A machine's DRAM, and its timings in picoseconds."""
-    machine = replace_field(load_machine("base"), "memory", name)
+    machine = replace_field(replace_field(load_machine("base"), "memory", name), "frequency_ghz", frequency_ghz)
     memory = parts.dram_of(Simulation(machine, Program([Instruction()]).static())._core)
     model = dram_models()[name]
     return memory, {key: round(1000 * value) for key, value in model.items() if key.startswith("t_")}
+
+
+def test_a_cycle_is_whole_picoseconds_halves_up():
+    memory, t = channel("DDR3_1600_8x8", 3.2)
+    cycle, controller = 3000, 20_000
+    took = t["t_rcd"] + t["t_cl"] + t["t_burst"] + controller
+    assert memory.read(0, cycle) == cycle + -(-took // 313) != cycle + -(-took // 312)
 
 
 @pytest.mark.parametrize("name", ["DDR5_4400_4x8", "DDR3_1600_8x8"])
@@ -199,3 +206,44 @@ def test_writes_go_when_nothing_is_read():
     idle, _ = channel("DDR3_1600_8x8")
     assert read == idle.read_at(other_bank, BEGIN)  # they were done long before
     assert memory.writes_waiting == int(parts.Dram.LOW * 64) - parts.Dram.MIN_WRITES
+
+
+def test_a_read_behind_writes_waits_longer_in_their_bank_group():
+    name, ready = "DDR5_4400_4x8", {}
+    banks, row_lines = (int(dram_models()[name][key]) for key in ("banks", "row_bytes"))
+    row_lines //= 64
+    for bank in (8, 1):  # of the group of bank 0, of another one
+        memory, t = channel(name)
+        memory.read_at(2 * row_lines, BEGIN)  # the bus is taken
+        for line in range(int(parts.Dram.HIGH * 64) + 1):  # all to bank 0
+            memory.write_at(line // row_lines * row_lines * banks + line % row_lines, BEGIN)
+        ready[bank] = memory.read_at(bank * row_lines, BEGIN + 1)
+    assert ready[8] - ready[1] == t["t_wtr_long"] - t["t_wtr"] > 0
+
+
+def test_ranks_activate_apart():
+    """Four rows at a time in a rank: those of the other one do not count."""
+    name = "DDR3_1600_8x8"
+    lines, banks = int(dram_models()[name]["row_bytes"]) // 64, int(dram_models()[name]["banks"])
+    memory, t = channel(name)
+    for bank in range(4):
+        memory.read_at(bank * lines, BEGIN)
+    of_other = memory.read_at(banks * lines, BEGIN)
+    assert of_other == BEGIN + t["t_rcd"] + 4 * t["t_burst"] + t["t_cs"] + t["t_cl"] + t["t_burst"] + 3 * (
+        t["t_rrd"] - t["t_burst"]
+    )
+
+
+def test_a_write_may_follow_its_activation_sooner_than_a_read():
+    name = "HBM_2000_4H_1x64"
+    assert dram_models()[name]["t_rcd_write"] < dram_models()[name]["t_rcd"]
+    memory, t = channel(name)
+    banks, lines = (int(dram_models()[name][key]) for key in ("banks", "row_bytes"))
+    lines //= 64
+    first = memory.read_at(0, BEGIN)
+    for row in range(int(parts.Dram.HIGH * 64) + 1):  # of bank 1: each opens a row
+        memory.write_at((row * banks + 1) * lines, BEGIN)
+    read = memory.read_at(1, BEGIN + 1)
+    each = t["t_rcd_write"] + t["t_ccd_long"] + t["t_cwl"] + t["t_burst"] + t["t_wr"] + t["t_rp"]
+    # So many writes go first, all but the last as a whole; with t_rcd each would take 6 ns more.
+    assert read - first == pytest.approx(parts.Dram.MIN_WRITES * each, abs=24_000)

@@ -27,16 +27,17 @@ def x86(*texts: str):
     return decode(np.arange(len(texts), dtype=np.uint64) * 16, code, "x86-64")
 
 
-def missing_loads(tested: bool, rounds: int = 400) -> Program:
+def missing_loads(tested: bool, rounds: int = 400, also: tuple[int, ...] = ()) -> Program:
     """Rounds of a load that misses and a branch on what it brings, taken at random past an addition; where the ways
-    have met again, the next round's load, whose address depends on nothing of this round (`tested`: on the load).
+    have met again, the next round's load, whose address depends on nothing of this round (`tested`: on the load; what
+    computes it writes `also` before).
     """
     program = Program(
         [
             load(1, 2),
             Instruction(Operation.BRANCH, (1,), flags=Flag.BRANCH | Flag.CONDITIONAL),
             ADD,
-            Instruction(Operation.INT_ALU, (1, 2) if tested else (2,), (2,)),
+            Instruction(Operation.INT_ALU, (1, 2) if tested else (2,), (*also, 2)),
             Instruction(Operation.BRANCH, flags=Flag.BRANCH),
         ]
     )
@@ -73,6 +74,10 @@ def test_misses_begin_on_any_of_the_wrong_paths_before_them():
     more |= {"pipeline.int_registers": 600, "l1d.mshrs": 64, "l2.mshrs": 64, "l3.mshrs": 64}
     wide = replace_fields(BASE, {**more, "l1d.prefetcher": "none", "l2.prefetcher": "none"})
     assert cycles(missing_loads(False), wide) < 0.1 * cycles(missing_loads(True), wide)
+
+
+def test_any_result_of_an_instruction_is_computed_on_the_wrong_path():
+    assert cycles(missing_loads(True, also=(5, 6, 7))) == pytest.approx(cycles(missing_loads(True)), rel=0.02)
 
 
 def test_parts_of_a_trace_give_the_same_cycles():

@@ -162,7 +162,8 @@ def describe(told: Told, found: Measurements, date: str, name: str = "host") -> 
     on_the_way = _INTO_L1D + sum(_passed(values, level) for level in levels) - _CROSSBAR + _TO_MEMORY
     latency = (found.latency["memory"] - found.numbers.get("huge_walk", 0.0) - on_the_way) / found.ghz
     put("memory.latency_ns", round(max(latency, 1.0), 1), MEASURED, _ns(found, "memory") + " load to use")
-    put("memory.bandwidth_gbs", round(found.numbers["bandwidth_gbs"], 1), MEASURED, "reads of one core")
+    bandwidth = found.numbers["bandwidth_gbs"] * 1e9 / 2**30
+    put("memory.bandwidth_gbs", round(bandwidth, 1), MEASURED, "reads of one core")
     return Host(machine_from_dict(values), fields, told, found, date)
 
 

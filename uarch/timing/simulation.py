@@ -35,7 +35,7 @@ except ImportError as error:
         "the simulator's compiled core is missing: run `make core`, or `pip install .`; both need a C++17 compiler"
     ) from error
 
-SIMULATOR = "embedded 19"  # this model's name in what it made; another number where times of some machine change
+SIMULATOR = "embedded 20"  # this model's name in what it made; another number where times of some machine change
 _CODE = np.uint64(_core.TOUCHED_CODE)
 COUNTERS = (
     "cycles",

@@ -41,13 +41,16 @@ MemoryConfiguration memory_from(const py::handle& memory, const py::handle& dram
         return configuration;
     }
     const auto time = [&](const char* name) { return dram[name].cast<double>(); };
+    const auto other = [&](const char* name, const char* usual) { return time(dram.contains(name) ? name : usual); };
     const auto count = [&](const char* name) { return static_cast<int>(dram[name].cast<double>()); };
     configuration.dram = DramModel{
         time("t_cl"),         time("t_cwl"),        time("t_rcd"),         time("t_rp"),        time("t_ras"),
         time("t_rtp"),        time("t_wr"),         time("t_rtw"),         time("t_wtr"),       time("t_ccd_long"),
         time("t_rrd"),        time("t_xaw"),        time("t_cs"),          time("t_refi"),      time("t_rfc"),
-        time("t_burst"),      time(dram.contains("t_burst_min") ? "t_burst_min" : "t_burst"),
-        count("burst_bytes"), count("banks"),        count("ranks"),      count("bank_groups"),
+        time("t_burst"),      other("t_burst_min", "t_burst"),
+        other("t_burst_max", "t_burst"),            other("t_wtr_long", "t_wtr"),
+        other("t_rcd_write", "t_rcd"),
+        count("burst_bytes"), count("banks"),       count("ranks"),        count("bank_groups"),
         count("row_bytes"),   count("write_queue"), count("closed") != 0};
     return configuration;
 }

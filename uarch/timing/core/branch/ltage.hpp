@@ -12,7 +12,7 @@
 namespace perfvec {
 
 inline constexpr TageSizes<12> LTAGE_SIZES{
-    14, 4, 640, {10, 10, 11, 11, 11, 11, 10, 10, 10, 10, 9, 9}, {7, 7, 8, 8, 9, 10, 11, 12, 12, 13, 14, 15}};
+    14, 4, 640, 19, {10, 10, 11, 11, 11, 11, 10, 10, 10, 10, 9, 9}, {7, 7, 8, 8, 9, 10, 11, 12, 12, 13, 14, 15}};
 inline constexpr LoopPredictorSizes LTAGE_LOOPS{6, 14, 14, 3, 255, 255, true};
 
 class LTage final : public Tage<12, LTAGE_SIZES> {

@@ -19,10 +19,11 @@ namespace perfvec {
 template <int TABLES>
 struct TageSizes {
     int log_bimodal, shortest, longest;  // histories
+    int log_period;  // of branches, after which every usefulness is halved
     std::array<int, TABLES> log_size, tag_bits;
 };
 
-inline constexpr TageSizes<7> TAGE_SIZES{13, 5, 130, {9, 9, 9, 9, 9, 9, 9}, {9, 9, 10, 10, 11, 11, 12}};
+inline constexpr TageSizes<7> TAGE_SIZES{13, 5, 130, 18, {9, 9, 9, 9, 9, 9, 9}, {9, 9, 10, 10, 11, 11, 12}};
 
 template <int TABLES, const TageSizes<TABLES>& SIZES>
 class Tage : public DirectionPredictor {
@@ -83,7 +84,7 @@ class Tage : public DirectionPredictor {
             if (record.provided != record.alternate) count(use_alternative_, record.alternate == taken, -8, 7);
         }
         if (allocate_one) allocate(record, taken);
-        if ((++age_ & (RESET_PERIOD - 1)) == 0)  // let old entries go: halve every usefulness
+        if ((++age_ & ((std::int64_t{1} << SIZES.log_period) - 1)) == 0)  // let old entries go
             for (TaggedEntry& entry : entries_) entry.useful = static_cast<std::int8_t>(entry.useful >> 1);
         const std::int64_t bimodal = bimodal_.place(pc >> 2);
         if (provider == 0) {
@@ -106,7 +107,7 @@ class Tage : public DirectionPredictor {
 
   private:
     static constexpr int PATH_BITS = 16;
-    static constexpr std::int64_t RESET_PERIOD = 1 << 18, FIRST_AGE = 1 << 17;
+    static constexpr std::int64_t FIRST_AGE = 1 << 17;
 
     explicit Tage(const std::vector<int>& lengths) : history_(lengths, widths()), bimodal_(SIZES.log_bimodal) {
         std::size_t size = 0;

@@ -15,11 +15,11 @@ constexpr int PAYLOAD = 2;   // further cycles until all of a line has passed it
 constexpr int SYSTEM_REQUEST = 8, SYSTEM_RESPONSE = 2;
 constexpr int SMALL_PAGE = 4;  // KiB
 constexpr Address LARGE_PAGES = Address{1} << 49;  // where their frames are, apart from those of small ones
-constexpr double PICOSECONDS = 1000;  // of a nanosecond; gem5's clock periods are whole ones
+constexpr double PICOSECONDS = 1000;  // of a nanosecond; gem5's clock periods are whole ones, halves up
 
 std::unique_ptr<MainMemory> make_memory(const Machine& machine) {
     const MemoryConfiguration& memory = machine.memory;
-    const double frequency = PICOSECONDS / std::nearbyint(PICOSECONDS / machine.frequency_ghz);
+    const double frequency = PICOSECONDS / std::floor(PICOSECONDS / machine.frequency_ghz + 0.5);
     if (memory.dram) return std::make_unique<Dram>(*memory.dram, frequency);
     return std::make_unique<SimpleMemory>(memory.latency_ns, memory.bandwidth_gbs, frequency);
 }
@@ -121,29 +121,35 @@ void Hierarchy::install(int level, Line line, std::uint8_t flags, Cycle ready, b
     for (;;) {
         Cache& cache = levels[level];
         const Cache::Victim victim = cache.fill(line, flags, ready);
-        if (timed && victim.line >= 0 && level <= L1D) lost_[level][victim.line & (EVICTED - 1)] = {victim.line, ready};
+        if (timed && victim.line >= 0 && level <= L1D)
+            lost_[level][victim.line & (EVICTED - 1)] = {victim.line, ready, victim.dirty};
         if (victim.line < 0 || !(victim.dirty || level == L1I)) return;
         const std::uint8_t dirty = victim.dirty ? Cache::DIRTY : 0;
-        ++cache.counters.write_backs;
         if (timed && level <= L1D) {
             const Cycle sent = ready - cache.response + cache.latency;
             writing_back_ = {sent, sent + CROSSBAR + PAYLOAD};
         }
+        if (written_back(level, victim.line, dirty, ready, timed)) return;
         level = cache.next;
-        if (level < 0) {
-            if (timed) memory->write(victim.line, ready);
-            return;
-        }
-        Cache& below = levels[level];
-        const Cache::Place place = below.search(victim.line);
-        if (place) {
-            const int kept = below.flags(place) & (Cache::PREFETCHED | Cache::DIRTY);
-            below.use(victim.line, place, static_cast<std::uint8_t>(kept | dirty));
-            return;
-        }
         line = victim.line;
         flags = static_cast<std::uint8_t>(dirty | level << Cache::SOURCE_SHIFT);
     }
+}
+
+// Gives a line that `level` has lost to what is below; tells whether that has it now, else the next level is to make room.
+bool Hierarchy::written_back(int level, Line line, std::uint8_t dirty, Cycle ready, bool timed) {
+    ++levels[level].counters.write_backs;
+    level = levels[level].next;
+    if (level < 0) {
+        if (timed) memory->write(line, ready);
+        return true;
+    }
+    Cache& below = levels[level];
+    const Cache::Place place = below.search(line);
+    if (!place) return false;
+    const int kept = below.flags(place) & (Cache::PREFETCHED | Cache::DIRTY);
+    below.use(line, place, static_cast<std::uint8_t>(kept | dirty));
+    return true;
 }
 
 Cycle Hierarchy::unblocked_from(const Cache& cache, Cycle cycle) const {
@@ -396,8 +402,14 @@ Cycle Hierarchy::missed(int level, Address address, Cycle cycle, Cycle held, boo
     const Line line = line_of(address);
     for (int below = cache.next; below >= 0; below = levels[below].next) levels[below].prefetch(line);
     if (timed) {
-        const Lost& lost = lost_[level][line & (EVICTED - 1)];
+        Lost& lost = lost_[level][line & (EVICTED - 1)];
         if (lost.line == line && cycle < lost.from) {  // evicted by what comes later in time
+            if (write && !lost.dirty) {  // so it was written back then
+                lost.dirty = true;
+                const int next = cache.next;
+                if (!written_back(level, line, Cache::DIRTY, lost.from, true))
+                    install(next, line, static_cast<std::uint8_t>(Cache::DIRTY | next << Cache::SOURCE_SHIFT), lost.from, true);
+            }
             answered_ = level;
             return cycle + cache.latency;
         }

@@ -149,6 +149,7 @@ class Hierarchy {
     Cycle fetch(int level, Line line, Cycle cycle, Cycle held, bool write, bool demand, bool timed);
     void zero_page(Address address);
     void install(int level, Line line, std::uint8_t flags, Cycle ready, bool timed);
+    bool written_back(int level, Line line, std::uint8_t dirty, Cycle ready, bool timed);
     void look_down(int level, Address address, Cycle cycle, Address pc, int requester, bool demand);
     void train(Cache& cache, const PrefetchTrigger& trigger);
     void send_prefetches_at_once();
@@ -168,9 +169,10 @@ class Hierarchy {
         std::int64_t count = -1;
         Address offset = 0;  // of what the miss asked for
     };
-    struct Lost {  // a line that an L1 has lost, and the cycle from which on
+    struct Lost {  // a line that an L1 has lost, the cycle from which on, and whether it was written back
         Line line = -1;
         Cycle from = -1;
+        bool dirty = false;
     };
     Ideal ideal_;
     bool zeroed_pages_, walks_caches_;

@@ -28,7 +28,7 @@ namespace perfvec {
 // Nanoseconds and counts, as in uarch/dram.yaml.
 struct DramModel {
     double t_cl, t_cwl, t_rcd, t_rp, t_ras, t_rtp, t_wr, t_rtw, t_wtr, t_ccd_long, t_rrd, t_xaw, t_cs, t_refi, t_rfc,
-        t_burst, t_burst_min;
+        t_burst, t_burst_min, t_burst_max, t_wtr_long, t_rcd_write;
     int burst_bytes, banks, ranks, bank_groups, row_bytes, write_queue;
     bool closed;
 };
@@ -38,16 +38,18 @@ class Dram : public MainMemory {
     using Picoseconds = std::int64_t;
 
     Dram(const DramModel& model, double frequency_ghz)
-        : period_(std::llrint(std::nearbyint(1000 / frequency_ghz))),  // gem5's clocks are whole picoseconds
+        : period_(std::llrint(std::floor(1000 / frequency_ghz + 0.5))),  // gem5's clocks are whole picoseconds, halves up
           cl_(picoseconds(model.t_cl)),
           cwl_(picoseconds(model.t_cwl)),
           rcd_(picoseconds(model.t_rcd)),
+          rcd_write_(picoseconds(model.t_rcd_write)),
           rp_(picoseconds(model.t_rp)),
           ras_(picoseconds(model.t_ras)),
           rtp_(picoseconds(model.t_rtp)),
           wr_(picoseconds(model.t_wr)),
           rtw_(picoseconds(model.t_rtw)),
           wtr_(picoseconds(model.t_wtr)),
+          wtr_long_(picoseconds(model.t_wtr_long)),
           ccd_long_(picoseconds(model.t_ccd_long)),
           rrd_(picoseconds(model.t_rrd)),
           xaw_(picoseconds(model.t_xaw)),
@@ -56,6 +58,7 @@ class Dram : public MainMemory {
           rfc_(picoseconds(model.t_rfc)),
           burst_(picoseconds(model.t_burst)),
           burst_min_(picoseconds(model.t_burst_min)),
+          burst_max_(picoseconds(model.t_burst_max)),
           between_(burst_),
           bursts_(64 / model.burst_bytes),
           banks_of_rank_(model.banks),
@@ -65,8 +68,9 @@ class Dram : public MainMemory {
           writes_low_(static_cast<std::int64_t>(LOW * model.write_queue)),
           write_queue_(model.write_queue),
           closed_(model.closed),
-          banks_(model.banks * model.ranks) {
-        activations_.fill(PAST);
+          banks_(model.banks * model.ranks),
+          ranks_(model.ranks),
+          written_(model.ranks * model.bank_groups, PAST) {
         writes_.reserve(write_queue_);
     }
 
@@ -146,6 +150,12 @@ class Dram : public MainMemory {
         std::int64_t last_row = -1;                          // the row last opened
     };
 
+    struct Rank {
+        std::array<Picoseconds, ACTIVATIONS> activations;  // the latest ones, circular
+        int oldest = 0;
+        Rank() { activations.fill(PAST); }
+    };
+
     static Picoseconds picoseconds(double nanoseconds) { return std::llrint(std::nearbyint(1000 * nanoseconds)); }
 
     // gem5's RoRaBaCoCh.
@@ -200,11 +210,11 @@ class Dram : public MainMemory {
             const Picoseconds activate =
                 bank.row < 0 ? std::max(bank.activate, now) : std::max(bank.precharge, now) + rp_;
             const bool at_once =
-                std::max(column_from(static_cast<std::int64_t>(number)), activate + rcd_) <= seamless;
+                std::max(column_from(static_cast<std::int64_t>(number)), activate + rcd_write_) <= seamless;
             if (!at_once && (any_seamless || activate > earliest)) continue;
             if (!any_seamless && (at_once || activate < earliest)) first = 0;
             any_seamless |= at_once;
-            hidden = activate <= std::max(seamless - rcd_, now);
+            hidden = activate <= std::max(seamless - rcd_write_, now);
             first |= std::uint64_t{1} << number;
             earliest = activate;
         }
@@ -281,17 +291,14 @@ class Dram : public MainMemory {
             bank.left[bank.oldest] = {bank.last_row, writing ? PAST : now, bank.bursts};
             bank.oldest = (bank.oldest + 1) & (LEFT - 1);
             if (bank.row >= 0) bank.activate = std::max(bank.activate, std::max(bank.precharge, now) + rp_);
-            const Picoseconds activated =
-                std::max({bank.activate, now, activated_ + rrd_, activations_[oldest_] + xaw_});
-            activations_[oldest_] = activated;
-            oldest_ = (oldest_ + 1) & (ACTIVATIONS - 1);
-            activated_ = activated;
+            const Picoseconds activated = activate(number, std::max(bank.activate, now));
             bank.last_row = bank.row = row;
             bank.bursts = 0;
-            bank.column = activated + rcd_;
+            bank.column = activated + (writing ? rcd_write_ : rcd_);
             bank.precharge = activated + ras_;
         }
         Picoseconds command = std::max({bank.column, next_burst_, now, command_ + gap(number, writing)});
+        if (groups_ > 0 && !writing) command = std::max(command, written_[group_of(number)] + cwl_ + burst_max_ + wtr_long_);
         Picoseconds between = burst_min_;
         if (burst_min_ < burst_) {
             if (command == command_ + burst_min_)
@@ -303,6 +310,7 @@ class Dram : public MainMemory {
         bank.precharge = std::max(bank.precharge, writing ? over + wr_ : command + rtp_);
         bank.decided = now;
         command_ = command;
+        if (groups_ > 0 && writing) written_[group_of(number)] = command;
         writing_ = writing;
         last_bank_ = number;
         between_ = between;
@@ -311,12 +319,25 @@ class Dram : public MainMemory {
         return over;
     }
 
+    // Activates a bank at `earliest` or, if others of its rank were just activated, later.
+    Picoseconds activate(std::int64_t number, Picoseconds earliest) {
+        Rank& rank = ranks_[number / banks_of_rank_];
+        const Picoseconds last = rank.activations[(rank.oldest + ACTIVATIONS - 1) & (ACTIVATIONS - 1)];
+        const Picoseconds activated = std::max({earliest, last + rrd_, rank.activations[rank.oldest] + xaw_});
+        rank.activations[rank.oldest] = activated;
+        rank.oldest = (rank.oldest + 1) & (ACTIVATIONS - 1);
+        return activated;
+    }
+
+    std::int64_t group_of(std::int64_t bank) const { return bank / banks_of_rank_ * groups_ + bank % groups_; }
+
     // Least time from the last column command to one for `bank`.
     Picoseconds gap(std::int64_t bank, bool writing) const {
-        if (writing_ != writing) return writing ? burst_ + rtw_ : burst_ + wtr_ + cwl_;
         if (last_bank_ / banks_of_rank_ != bank / banks_of_rank_) return burst_ + cs_;
-        if (groups_ > 0 && last_bank_ % groups_ == bank % groups_) return ccd_long_;
-        return between_;
+        if (writing_ && !writing) return cwl_ + burst_ + wtr_;
+        const bool same = groups_ > 0 && last_bank_ % groups_ == bank % groups_;
+        if (!writing_ && writing) return same ? std::max(ccd_long_, burst_max_ + rtw_) : burst_ + rtw_;
+        return same ? ccd_long_ : between_;
     }
 
     // A read that should have come before others that are done.
@@ -332,17 +353,18 @@ class Dram : public MainMemory {
     }
 
     Picoseconds period_;
-    Picoseconds cl_, cwl_, rcd_, rp_, ras_, rtp_, wr_, rtw_, wtr_, ccd_long_, rrd_, xaw_, cs_, refi_, rfc_, burst_, burst_min_;
+    Picoseconds cl_, cwl_, rcd_, rcd_write_, rp_, ras_, rtp_, wr_, rtw_, wtr_, wtr_long_, ccd_long_, rrd_, xaw_, cs_,
+        refi_, rfc_, burst_, burst_min_, burst_max_;
     Picoseconds between_;  // from the last burst to one of another bank group
     std::int64_t bursts_, banks_of_rank_, groups_, row_lines_, writes_high_, writes_low_;
     std::size_t write_queue_;
     bool closed_;
     std::vector<Bank> banks_;
+    std::vector<Rank> ranks_;
+    std::vector<Picoseconds> written_;  // when each bank group's last write was sent
     std::vector<Write> writes_;  // those that wait
     Bus bus_;
-    std::array<Picoseconds, ACTIVATIONS> activations_;  // the latest ones, circular
-    int oldest_ = 0;
-    Picoseconds next_burst_ = 0, latest_ = PAST, command_ = PAST, activated_ = PAST;
+    Picoseconds next_burst_ = 0, latest_ = PAST, command_ = PAST;
     Picoseconds refresh_from_ = 0;  // when an interval began
     std::int64_t last_bank_ = 0, refreshed_ = 0;  // intervals since then
     std::int64_t waited_ = 0;                     // of these, the last one in which a read was awaited

@@ -145,7 +145,7 @@ class SquashedLoads {
     static void set_destinations(const DecodedInstruction& row, Value value, std::array<Value, REGISTERS + 1>& registers) {
         for (int each = 0; each < row.USUAL_DESTINATIONS; ++each) registers[row.destinations[each]] = value;
         for (int each = 0; each < row.USUAL_BASES; ++each) registers[row.bases[each]] = value;
-        if (__builtin_expect(!row.plain, 0)) {
+        if (__builtin_expect(row.plain < 0, 0)) {
             for (int each = row.USUAL_DESTINATIONS; each < row.destination_count; ++each)
                 registers[row.destinations[each]] = value;
             for (int each = row.USUAL_BASES; each < row.base_count; ++each) registers[row.bases[each]] = value;
