@@ -42,8 +42,8 @@ REFERENCES = Path(__file__).with_name("reference-machines.yaml")
 NAMES = ("in-order", "small", "middle", "large", "dataflow", "data", "branches", "instructions")
 MEAN_LENGTHS = (16, 128)  # instructions that the means are over
 EACH = 1 + len(MEAN_LENGTHS)  # columns of a machine
-# Whose times these are; of these machines those of 10, but for told divisions, scans, swaps, and what 20 corrected (0.2 %
-# of the codes or so). Strings pass at once here.
+# Whose times these are; of these machines those of 10, but for told divisions, scans, swaps and what 20 corrected: some
+# 0.2 % of the codes. Strings pass at once here.
 SIMULATOR = "embedded 20"
 
 _EXACT = 32  # latencies below have their own code
