@@ -48,6 +48,7 @@ class Known:
     def __init__(self, population: Population, unit: np.ndarray) -> None:
         self._vectors, self._remainder = population.vectors[:-1], population.vectors[-1]
         self._signatures = population.signatures
+        self.take_all = np.empty(0, np.int64)
         self.unit, self.units = unit, population.units
         self.instructions, self.remainder = population.instructions, population.remainder
 

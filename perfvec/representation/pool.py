@@ -15,6 +15,7 @@ from perfvec.representation.represent import OVERLAP, sequence_sums
 from perfvec.representation.signatures import Reservoir, UnitSignatures
 from perfvec.representation.spread import spread
 from support.jit import cached
+from tracegen.live_points._core import TakeAll
 from tracegen.live_points.live_points import UNIT
 from tracegen.live_points.recording import Recording
 from uarch.instructions import Chunk, StaticInstructions
@@ -70,7 +71,9 @@ class Pool:
     """Fed with the chunks of one run in order (`observe`).
 
     `unit` [P] are the numbers of the units in the pool, unit u being instructions u·UNIT … ; what is left at the run's
-    end is not a unit but `remainder` instructions. A pool without a Reservoir has no signatures.
+    end is not a unit but `remainder` instructions. A pool without a Reservoir has no signatures. With one it also has
+    the units with by far the most accesses (`take_all`), which no random sample stands for: one string operation takes
+    as long as hundreds of other units.
 
     Where the schema gives columns only `afterwards`, units get them when the first one is represented: nothing can be
     observed from then on.
@@ -95,6 +98,9 @@ class Pool:
         # What the next unit needs: the instructions before it and those of it that are there.
         self._tail_id = np.zeros(OVERLAP, np.uint32)
         self._tail = np.zeros((OVERLAP, len(self._along.columns)), self._schema.dtype)
+        self._members = TakeAll()
+        self._taken: dict[int, tuple[NDArray[np.uint32], NDArray]] = {}  # of those that were not drawn: what slots hold
+        self._accesses = 0  # of the open unit so far
         self.units = 0
         self.instructions = 0
         self._bf16 = native_bf16(self._foundation.mean.device)
@@ -113,6 +119,11 @@ class Pool:
     @property
     def unit(self) -> NDArray[np.int64]:
         return self._unit[: self._filled]
+
+    @property
+    def take_all(self) -> NDArray[np.int64]:
+        """[k] numbers of the units that are in the pool whatever is drawn, ascending."""
+        return self._members.units()
 
     @property
     def remainder(self) -> int:
@@ -140,15 +151,22 @@ class Pool:
         slots = self._slots.slots(self.units, count)
         self._reserve(int(slots.max(initial=-1)) + 1)
         before = len(self._tail_id)
-        for k in np.flatnonzero(slots >= 0).tolist():
-            slot, begin = slots[k], k * UNIT
+
+        def sequence(k: int) -> tuple[NDArray[np.uint32], NDArray]:
+            begin = k * UNIT
             if begin + _SEQUENCE <= len(ids_near):
-                ids, numbers = ids_near[begin : begin + _SEQUENCE], stored_near[begin : begin + _SEQUENCE]
-            else:
-                sequence = slice(begin - before, begin - before + _SEQUENCE)
-                ids, numbers = chunk.static_id[sequence], stored[sequence]
-            self.ids[slot], self._unit[slot] = ids, self.units + k
-            self.stored[slot, :, : numbers.shape[1]] = numbers
+                return ids_near[begin : begin + _SEQUENCE], stored_near[begin : begin + _SEQUENCE]
+            part = slice(begin - before, begin - before + _SEQUENCE)
+            return chunk.static_id[part], stored[part]
+
+        for k in np.flatnonzero(slots >= 0).tolist():
+            self._put(slots[k], self.units + k, *sequence(k))
+        self._see(chunk, inside, count)
+        members = self.take_all
+        self._taken = {unit: self._taken[unit] for unit in self._taken if unit in members}
+        for unit in members[members >= self.units].tolist():
+            ids, numbers = sequence(unit - self.units)
+            self._taken[unit] = ids.copy(), numbers.copy()
         begin = count * UNIT - before
         if begin >= 0:
             self._tail_id, self._tail = chunk.static_id[begin:].copy(), stored[begin:].copy()
@@ -156,6 +174,19 @@ class Pool:
             self._tail_id, self._tail = ids_near[count * UNIT :].copy(), stored_near[count * UNIT :].copy()
         self.units += count
         self.instructions += len(chunk)
+
+    def _put(self, slot: int, unit: int, ids: NDArray[np.uint32], numbers: NDArray) -> None:
+        self.ids[slot], self._unit[slot] = ids, unit
+        self.stored[slot, :, : numbers.shape[1]] = numbers
+
+    def _see(self, chunk: Chunk, inside: int, count: int) -> None:
+        """Look for units with many accesses among the `count` that end in this chunk."""
+        if isinstance(self._slots, Listed):
+            return
+        ends = chunk.access_offset[UNIT * np.arange(1, count + 1) - inside] - chunk.access_offset[0]
+        accesses = np.diff(ends, prepend=-self._accesses)
+        self._members.see(self.units, accesses)
+        self._accesses += int(chunk.access_offset[-1] - chunk.access_offset[0] - accesses.sum())
 
     def _reserve(self, count: int) -> None:
         have = len(self._unit)
@@ -180,6 +211,12 @@ class Pool:
         return self._recording is None
 
     def _complete(self) -> None:
+        taken = [unit for unit in self._taken if unit not in self.unit]
+        filled = self._filled
+        self._reserve(filled + len(taken))
+        for slot, unit in enumerate(taken, filled):
+            self._put(slot, unit, *self._taken[unit])
+        self._taken = {}
         recording, self._recording = self._recording, None
         if recording is None:
             return

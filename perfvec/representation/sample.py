@@ -2,7 +2,8 @@
 
 Units of UNIT instructions are stratified by what they execute and how; the model runs over units drawn at random from
 every stratum, each after a warm-up, until the 95 % confidence interval of the prediction on every machine of the
-model's table is as narrow as asked for, or all units are represented.
+model's table is as narrow as asked for, or all units are represented. The few units with by far the most accesses are
+represented whatever is drawn (`Pool.take_all`).
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def represent_stream_sampled(
         drawn = Sample(model, pool, seed=seed)
         drawn.reach(half_width, progress=progress)
     else:
-        pooled = len(pool.unit)
+        pooled = len(np.setdiff1d(pool.unit, pool.take_all))
         drawn = Sample(model, pool, seed=seed, strata=Strata(np.zeros(pooled, np.int32), np.array([pooled])))
         drawn.draw(units, progress=progress)
     return drawn.vector(stream.program, stream.isa, stream.digest)
@@ -186,7 +187,8 @@ class Sample:
     """A growing stratified sample of a pool's run; `collect` makes another pass over it, where that is possible.
 
     It is drawn from the units that have signatures, which of a long run are themselves a sample: the first phase of
-    two. With `strata` these are of the pool's units, in their order in the run, and there are no others.
+    two. With `strata` these are of the pool's units, in their order in the run, and there are no others. Units of
+    `take_all` are in no stratum, but known, as what is left at the run's end is.
     """
 
     def __init__(
@@ -202,13 +204,22 @@ class Sample:
         self._table = model.table()
         self._random = np.random.default_rng([seed, 1])
         self._remainder = pool.represent_remainder()
+        self._taken = pool.take_all
+        order = np.argsort(pool.unit)
+        self._of_taken = pool.represent(order[np.searchsorted(pool.unit, self._taken, sorter=order)])
+        self._known = self._remainder + self._of_taken.sum(axis=0)
+        self._population = pool.units - len(self._taken)
         self._regression: Regression | None = None
-        if strata is not None or pool.units == 0:
-            self._numbers = np.sort(pool.unit)  # [m] of the units that may be drawn; a place is one in this list
+        if strata is not None or self._population == 0:
+            # [m] numbers of the units that may be drawn; a place is one in this list
+            self._numbers = np.setdiff1d(pool.unit, self._taken)
             self._strata = strata or Strata(np.empty(0, np.int32), np.empty(0, np.int64))
         else:
-            self._numbers, signatures = pool.signatures()
-            self._strata = stratify(signatures, self._places(pool.unit), seed=seed)
+            numbers, signatures = pool.signatures()
+            others = ~np.isin(numbers, self._taken)
+            self._numbers, signatures = numbers[others], signatures[others]
+            pooled = np.setdiff1d(pool.unit, self._taken)
+            self._strata = stratify(signatures, self._places(pooled), seed=seed)
             self._regression = Regression(signatures, self._strata.label, self._strata.size)
         self._drawn: list[NDArray[np.float64]] = [np.empty((0, len(self._remainder))) for _ in self._strata.size]
         self._units: list[NDArray[np.int64]] = [np.empty(0, np.int64) for _ in self._strata.size]  # their places
@@ -220,10 +231,11 @@ class Sample:
         return np.searchsorted(self._numbers, units)
 
     def _enqueue(self) -> None:
-        places = self._places(self._pool.unit)
+        slots = np.flatnonzero(~np.isin(self._pool.unit, self._taken))
+        places = self._places(self._pool.unit[slots])
         self._seen[places] = True
         label = self._strata.label[places]
-        self._queue = [self._random.permutation(np.flatnonzero(label == h)) for h in range(len(self._strata.size))]
+        self._queue = [self._random.permutation(slots[label == h]) for h in range(len(self._strata.size))]
 
     @property
     def count(self) -> NDArray[np.int64]:
@@ -285,7 +297,7 @@ class Sample:
     def _relative(self) -> tuple[float, NDArray[np.float64]]:
         """The largest half-width, relative, over the table's machines, and their predictions [M]."""
         found = self.estimate()
-        total = self._table @ (found.total + self._remainder)
+        total = self._table @ (found.total + self._known)
         width = self._sampling(found).half_width(self._table)
         return float(np.max(width / np.abs(total))), total
 
@@ -348,14 +360,14 @@ class Sample:
     @property
     def _scale(self) -> float:
         """The run's units for each that may be drawn."""
-        return self._first.units / max(len(self._numbers), 1)
+        return self._population / max(len(self._numbers), 1)
 
     def _first_phase(self) -> NDArray[np.float64]:
         """[K, d] F, FᵀF the covariance of the total that comes from knowing the signatures of m of N units only.
 
         N²·(1 − m/N)·S/m (Cochran, Sampling Techniques, 1977, §12.2), S all units' covariance as the drawn ones show it.
         """
-        some, units = len(self._numbers), self._first.units
+        some, units = len(self._numbers), self._population
         if some == units:
             return np.empty((0, len(self._remainder)))
         share = self._strata.size / some
@@ -372,7 +384,12 @@ class Sample:
 
     def _sampling(self, found: Estimate) -> Sampling:
         return Sampling(
-            UNIT, self._first.units, int(self.count.sum()), found.factors, found.factor_stratum, found.freedom
+            UNIT,
+            self._first.units,
+            int(self.count.sum()) + len(self._taken),
+            found.factors,
+            found.factor_stratum,
+            found.freedom,
         )
 
     def vector(self, name: str, isa: str, digest: str) -> ProgramVector:
@@ -384,8 +401,10 @@ class Sample:
         intervals = max(1, -(-total // per))
         units = np.full(intervals, per, np.int64)
         units[-1] = total - (intervals - 1) * per
-        vectors = self._of_intervals(found, self._numbers // per, units)
-        vectors += units[:, None] / max(total, 1) * (found.total - vectors.sum(axis=0))
+        drawn = units - np.bincount(self._taken // per, minlength=intervals)
+        vectors = self._of_intervals(found, self._numbers // per, drawn)
+        vectors += drawn[:, None] / max(self._population, 1) * (found.total - vectors.sum(axis=0))
+        np.add.at(vectors, self._taken // per, self._of_taken)
         vectors[-1] += self._remainder
         counts = units * UNIT
         counts[-1] += self._first.remainder
@@ -396,7 +415,7 @@ class Sample:
             model=self._model.digest,
             trace_digest=digest,
             instructions=self._first.instructions,
-            vector=found.total + self._remainder,
+            vector=found.total + self._known,
             interval_instructions=counts,
             interval_vectors=vectors,
             sampling=sampling if sampling.units_represented < sampling.units else None,

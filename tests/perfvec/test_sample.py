@@ -111,7 +111,7 @@ class OneMachine:
 class OneNumber:
     """A pool of units whose vectors have one number each; nothing is left behind the last unit."""
 
-    remainder = 0
+    remainder, take_all = 0, np.empty(0, np.int64)
 
     def represent_remainder(self):
         return np.zeros(1)

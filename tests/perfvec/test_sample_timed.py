@@ -26,6 +26,7 @@ from tracegen.formats.trace import Trace
 from tracegen.live_points.live_points import UNIT
 from tracegen.qemu import Execution, stream
 from tracegen.qemu import trace as trace_program
+from tracegen.suite.inputs import compile_c
 from uarch.configuration import DramMemory, SimpleMemory
 from uarch.constraints import dram_models
 
@@ -229,6 +230,46 @@ def test_a_streams_pool_is_that_of_its_trace(data, model, tmp_path):
     assert (rows == traced.represent(np.arange(len(traced.unit)))).all()
     assert (streamed.unit == traced.unit).all()
     assert (streamed.stored[: len(rows), OVERLAP:] == traced.stored[: len(rows), OVERLAP:]).all()
+
+
+CLEARS = """
+static char area[1 << 18];
+static unsigned values[1 << 12];
+int main(void) {
+    unsigned sum = 1;
+    for (int k = 0; k < 100000; ++k) values[(sum >> 9) & 4095] += sum = sum * 1664525 + 1013904223;
+    void *at = area;
+    unsigned long n = sizeof area;
+    asm volatile("rep stosb" : "+D"(at), "+c"(n) : "a"(1) : "memory");
+    for (int k = 0; k < 100000; ++k) sum ^= values[k & 4095] + k;
+    return sum == 1;
+}
+"""
+
+
+@pytest.mark.slow
+def test_a_string_operation_that_takes_half_of_the_time_is_in_every_sample(model, tmp_path):
+    """One unit of a thousand, which a random sample has or not."""
+    (tmp_path / "clears.c").write_text(CLEARS)
+    compile_c(tmp_path / "clears.c", tmp_path / "clears", ["-O1", "-static"])
+    execution, path = Execution([str(tmp_path / "clears")], env=environment(VARIABLES)), tmp_path / "c.trace.h5"
+    trace_program(execution, path, progress=False)
+    exact = represent(model, path, progress=False)
+    cycles = model.table() @ exact.vector
+    units = model.table() @ exact.interval_vectors.T
+    assert units.max(axis=1)[0] > 0.4 * cycles[0]  # in order
+    for seed in range(3):
+        found = represent_sampled(model, path, half_width=0.05, seed=seed, progress=False)
+        assert found.sampling.units_represented < 0.7 * found.sampling.units
+        assert np.allclose(model.table() @ found.vector, cycles, rtol=0.05)
+        assert np.allclose(found.interval_vectors.sum(axis=0), found.vector)
+        assert np.argmax(found.interval_vectors @ model.table()[0]) == np.argmax(units[0])
+    with stream(execution) as running:
+        streamed = represent_stream_sampled(model, running, half_width=0.05, progress=False)
+    assert np.allclose(model.table() @ streamed.vector, cycles, rtol=0.05)
+    with stream(execution) as running:
+        some = represent_stream_sampled(model, running, units=64, progress=False)
+    assert model.table()[0] @ some.vector == pytest.approx(cycles[0], rel=0.2)
 
 
 def test_a_run_of_less_than_a_unit_is_sampled_whole(data, model):

@@ -14,6 +14,12 @@ NEAR: int
 BELOW: int
 LINE_SHIFT: int
 
+class TakeAll:
+    """The units of a run with by far the most accesses (take_all.hpp)."""
+
+    def see(self, first: int, accesses: NDArray[np.int64]) -> None: ...
+    def units(self) -> NDArray[np.int64]: ...
+
 class Recorder:
     """One pass over a run: units drawn at random, the gaps between them, every unit's signature (recorder.hpp)."""
 

@@ -177,6 +177,17 @@ Array<std::uint64_t> take_all(const Recorder& recorder) {
     return Array<std::uint64_t>(static_cast<py::ssize_t>(units.size()), units.data());
 }
 
+void see(TakeAll& members, std::uint64_t first, const Array<std::int64_t>& accesses) {
+    for (py::ssize_t k = 0; k < accesses.size(); ++k) members.see(first + static_cast<std::uint64_t>(k), accesses.at(k));
+}
+
+Array<std::int64_t> members(const TakeAll& members) {
+    const std::vector<std::uint64_t> units = members.units();
+    Array<std::int64_t> found(static_cast<py::ssize_t>(units.size()));
+    std::copy(units.begin(), units.end(), found.mutable_data());
+    return found;
+}
+
 py::tuple signatures(const Recorder& recorder) {
     const auto count = static_cast<py::ssize_t>(recorder.signatures.size());
     Array<std::uint64_t> units(count);
@@ -199,6 +210,7 @@ PYBIND11_MODULE(_core, module) {
     module.attr("NEAR") = NEAR;
     module.attr("BELOW") = BELOW;
     module.attr("LINE_SHIFT") = LINE_SHIFT;
+    py::class_<TakeAll>(module, "TakeAll").def(py::init<>()).def("see", &see).def("units", &members);
     py::class_<Recorder>(module, "Recorder")
         .def(py::init<std::size_t, std::size_t, std::size_t, std::uint64_t, std::vector<std::uint64_t>>(), py::kw_only(),
              py::arg("capacity"), py::arg("signatures"), py::arg("branches"), py::arg("seed"),
