@@ -14,8 +14,8 @@ from support.files import atomic_path
 
 def work(path):
     with atomic_path(path) as temporary:
-        print("writing", flush=True)
-        time.sleep(600)
+        os.write(1, b"writing\\n")  # at once: print writes twice where PYTHONUNBUFFERED is set
+        time.sleep(60)
 
 if __name__ == "__main__":
     atexit.register(os.kill, os.getpid(), signal.SIGTERM)  # one that comes last of all
