@@ -27,7 +27,7 @@ def refreshes(cycles: NDArray[np.int64], machine: Machine) -> NDArray[np.int64]:
     """[units] how many refreshes begin in each unit of `cycles` [units]."""
     if not isinstance(machine.memory, DramMemory):
         return np.zeros_like(cycles)
-    picoseconds = round(1000 / machine.frequency_ghz)  # a cycle's, as the simulator has it
+    picoseconds = int(1000 / machine.frequency_ghz + 0.5)  # a cycle's, as the simulator has it
     interval = 1000 * dram_models()[machine.memory.model]["t_refi"] / picoseconds
     end = np.cumsum(cycles)
     return (end // interval - (end - cycles) // interval).astype(np.int64)

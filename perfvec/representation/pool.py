@@ -185,8 +185,10 @@ class Pool:
             return
         ends = chunk.access_offset[UNIT * np.arange(1, count + 1) - inside] - chunk.access_offset[0]
         accesses = np.diff(ends, prepend=-self._accesses)
-        self._members.see(self.units, accesses)
         self._accesses += int(chunk.access_offset[-1] - chunk.access_offset[0] - accesses.sum())
+        if self._recording is not None and inside and count:
+            accesses[0] = 0  # the recorder looks for them in one chunk: it has none of two
+        self._members.see(self.units, accesses)
 
     def _reserve(self, count: int) -> None:
         have = len(self._unit)
@@ -223,7 +225,8 @@ class Pool:
         order = np.argsort(self.unit)
         pieces = recording.finish(self.unit[order])
         counted = np.flatnonzero(pieces.counted)
-        led = counted > 0  # all but the run's first unit
+        # All that have their warm-up: not the run's first unit, nor the first of a chunk that is in whatever is drawn.
+        led = (counted > 0) & (pieces.unit[counted - 1] + 1 == pieces.unit[counted])
         lead = min(OVERLAP, self.instructions - self.remainder)
         last = recording.last(lead + self.remainder)
         tail = np.zeros((len(self._tail), len(self._schema.columns)), self._schema.dtype)
@@ -233,12 +236,14 @@ class Pool:
             of_pieces = numbers[: len(numbers) - len(last)].reshape(len(pieces), UNIT, numbers.shape[1])
             self.stored[order, OVERLAP:, columns] = of_pieces[counted]
             self.stored[order[led], :OVERLAP, columns] = of_pieces[counted[led] - 1, -OVERLAP:]
+            self.stored[order[~led], :OVERLAP, columns] = 0
             tail[OVERLAP - lead :, columns] = numbers[len(numbers) - len(last) :]
         self._tail = tail
 
     def represent(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
         """[n, d] vectors of the units in these slots of the pool, each after OVERLAP instructions of warm-up."""
-        self._complete()
+        if not self.complete:
+            self._complete()
         out = np.empty((len(slots), self._foundation.width))
         order = np.argsort(self._unit[slots], kind="stable")  # the run's first unit, which has no warm-up, comes first
 
@@ -257,7 +262,7 @@ class Pool:
         return out
 
     def represent_remainder(self) -> NDArray[np.float64]:
-        """[d] of the instructions behind the last unit."""
+        """[d] of the instructions behind the last unit: nothing is observed from then on, and `take_all` is in the pool."""
         self._complete()
         if self.remainder == 0:
             return np.zeros(self._foundation.width)

@@ -125,7 +125,8 @@ def represent_stream_sampled(
         drawn.reach(half_width, progress=progress)
     else:
         pooled = len(np.setdiff1d(pool.unit, pool.take_all))
-        drawn = Sample(model, pool, seed=seed, strata=Strata(np.zeros(pooled, np.int32), np.array([pooled])))
+        size = np.array([pooled] if pooled else [], np.int64)
+        drawn = Sample(model, pool, seed=seed, strata=Strata(np.zeros(pooled, np.int32), size))
         drawn.draw(units, progress=progress)
     return drawn.vector(stream.program, stream.isa, stream.digest)
 

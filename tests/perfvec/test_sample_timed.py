@@ -17,7 +17,7 @@ from perfvec.representation.sample import represent_sampled, represent_stream_sa
 from perfvec.representation.signatures import Reservoir
 from tests.conftest import INSTRUCTIONS, VARIABLES
 from tests.environment import environment
-from tests.uarch.programs import Program
+from tests.uarch.programs import Instruction, Program
 from tracegen.decode import decode
 from tracegen.features import timed
 from tracegen.features.default import DEFAULT
@@ -29,6 +29,7 @@ from tracegen.qemu import trace as trace_program
 from tracegen.suite.inputs import compile_c
 from uarch.configuration import DramMemory, SimpleMemory
 from uarch.constraints import dram_models
+from uarch.instructions import Flag
 
 FIRST = len(DEFAULT.columns)
 CUT = UNIT * 40 + 100
@@ -270,6 +271,59 @@ def test_a_string_operation_that_takes_half_of_the_time_is_in_every_sample(model
     with stream(execution) as running:
         some = represent_stream_sampled(model, running, units=64, progress=False)
     assert model.table()[0] @ some.vector == pytest.approx(cycles[0], rel=0.2)
+
+
+def stored_strings(units, heavy):
+    """Units of additions, of which those in `heavy` store 20,000 times."""
+    run = Program([Instruction(destinations=(1,)), Instruction(flags=Flag.STORE | Flag.STRING, sources=(2,))])
+    accesses = [(0x100000 + k, 1, 1) for k in range(20_000)]
+    for unit in range(units):
+        for place in range(UNIT):
+            run.execute(1, *accesses) if unit in heavy and place == 7 else run.execute(0)
+    return run
+
+
+def test_units_that_are_taken_stay_when_others_were_represented_before(data):
+    """As for a glance at a running program's CPI: reservoirs draw and drop units until the run ends."""
+    heavy, run = [3, 11, 30], stored_strings(40, [3, 11, 30])
+    pool = Pool(data.model, run.static(), Reservoir(4, 0))
+    for begin in range(0, 40 * UNIT, 8 * UNIT):
+        pool.observe(run.chunk(begin, begin + 8 * UNIT))
+        pool.represent(np.arange(len(pool.unit)))
+    pool.represent_remainder()
+    assert pool.take_all.tolist() == heavy
+    assert set(heavy) <= set(pool.unit.tolist()) and 4 <= len(pool.unit) <= 7
+    whole = Pool(data.model, run.static(), Listed(np.arange(40)))
+    whole.observe(run.chunk())
+    vectors = whole.represent(np.arange(40))
+    assert np.allclose(pool.represent(np.arange(len(pool.unit))), vectors[pool.unit], rtol=1e-5)
+
+
+def test_the_first_unit_of_a_chunk_may_be_taken_without_its_warm_up(model):
+    run = stored_strings(24, [16])
+    pool = Pool(model, run.static(), Reservoir(2, 0))
+    for begin in range(0, 24 * UNIT, 8 * UNIT):
+        pool.observe(run.chunk(begin, begin + 8 * UNIT))
+    pool.represent_remainder()
+    (slot,) = np.flatnonzero(pool.unit == 16)
+    assert (pool.stored[slot, :OVERLAP, FIRST:] == 0).all()  # not another unit's
+    assert pool.stored[slot, OVERLAP:, FIRST:].any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [700, UNIT])
+def test_a_stream_of_nothing_to_draw_is_known(model, length, monkeypatch):
+    """A run shorter than a unit, and one whose only unit is taken."""
+    run = stored_strings(1, [0])
+
+    class Running:
+        instructions, program, isa, digest, interrupted = run.static(), "p", "x86-64", "d", False
+
+        def chunks(self):
+            yield run.chunk(0, length)
+
+    found = represent_stream_sampled(model, Running(), units=8, progress=False)
+    assert np.isfinite(found.vector).all() and (model.table() @ found.vector).min() > 0
 
 
 def test_a_run_of_less_than_a_unit_is_sampled_whole(data, model):

@@ -221,6 +221,20 @@ def test_a_read_behind_writes_waits_longer_in_their_bank_group():
     assert ready[8] - ready[1] == t["t_wtr_long"] - t["t_wtr"] > 0
 
 
+def test_a_read_waits_for_the_last_write_of_its_rank():
+    """Whatever another rank has written since."""
+    name = "DDR3_1600_8x8"
+    memory, t = channel(name)
+    banks, row_lines = int(dram_models()[name]["banks"]), int(dram_models()[name]["row_bytes"]) // 64
+    memory.read_at(100, BEGIN)
+    before = parts.Dram.MIN_WRITES - 1  # so many to the open row, then one to the other rank, and the read
+    for line in range(int(parts.Dram.HIGH * 64) + 1):
+        memory.write_at(line if line < before else banks * row_lines + line, BEGIN)
+    last = BEGIN + t["t_rcd"] + t["t_burst"] + t["t_rtw"] + (before - 1) * t["t_burst"]
+    expected = last + t["t_cwl"] + t["t_burst"] + t["t_wtr"] + t["t_cl"] + t["t_burst"]
+    assert memory.read_at(row_lines, BEGIN + 1) == expected
+
+
 def test_ranks_activate_apart():
     """Four rows at a time in a rank: those of the other one do not count."""
     name = "DDR3_1600_8x8"

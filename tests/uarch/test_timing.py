@@ -110,8 +110,8 @@ def test_mshrs_bound_the_misses_in_flight():
 def test_a_stream_is_bound_by_the_bandwidth():
     program = chase(4000, 0, stride=64)
     machine = vary(BASE, memory={"model": "simple", "latency_ns": 50, "bandwidth_gbs": 6.4})
-    # 64 bytes at 6.4 × 2³⁰ bytes a second are 9.313 ns, 27.94 cycles of 3 GHz.
-    assert total(machine, program) / 2000 == pytest.approx(27.94, rel=0.01)
+    # A byte at 6.4 × 2³⁰ bytes a second takes 146 ps, a cycle 333.
+    assert total(machine, program) / 2000 == pytest.approx(64 * 146 / 333, rel=0.003)
 
 
 def test_loads_take_the_latency_of_their_level():

@@ -335,6 +335,19 @@ def test_the_units_with_the_most_accesses_count():
         before = own
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_of_units_with_as_many_accesses_the_first_ones_count(at_once):
+    accesses = np.full(40, 1 << 17)
+    accesses[[3, 30]] = 1 << 14, 1 << 18
+    members = _core.TakeAll()
+    if at_once:
+        members.see(100, accesses)
+    else:
+        for unit, count in enumerate(accesses.tolist(), 100):
+            members.see(unit, np.array([count]))
+    assert members.units().tolist() == sorted([130, *(unit for unit in range(100, 116) if unit != 103)])
+
+
 def test_the_steps_of_a_divide_are_the_nearest_to_their_mean():
     program = Program([Instruction(Operation.INT_DIV)])
     for _ in range(3):

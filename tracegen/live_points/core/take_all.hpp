@@ -20,15 +20,14 @@ class TakeAll {
     void see(std::uint64_t unit, std::int64_t accesses) {
         if (accesses <= least_ || accesses > ALL) return;
         members_.push_back({accesses, unit});
-        std::sort(members_.begin(), members_.end(), [](const Member& a, const Member& b) { return a.accesses > b.accesses; });
+        std::stable_sort(members_.begin(), members_.end(),
+                         [](const Member& a, const Member& b) { return a.accesses > b.accesses; });
         all_ += accesses;
         while (members_.size() > MOST || all_ > ALL) {
-            least_ = members_.back().accesses;  // and no unit with as many is one from now on
-            while (!members_.empty() && members_.back().accesses <= least_) {
-                all_ -= members_.back().accesses;
-                members_.pop_back();
-                ++left;
-            }
+            least_ = members_.back().accesses;  // of those with as many the first ones stay, and no other one comes
+            all_ -= least_;
+            members_.pop_back();
+            ++left;
         }
     }
 

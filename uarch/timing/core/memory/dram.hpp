@@ -153,6 +153,7 @@ class Dram : public MainMemory {
     struct Rank {
         std::array<Picoseconds, ACTIVATIONS> activations;  // the latest ones, circular
         int oldest = 0;
+        Picoseconds written = PAST;  // when the last write was sent
         Rank() { activations.fill(PAST); }
     };
 
@@ -298,6 +299,8 @@ class Dram : public MainMemory {
             bank.precharge = activated + ras_;
         }
         Picoseconds command = std::max({bank.column, next_burst_, now, command_ + gap(number, writing)});
+        Rank& rank = ranks_[number / banks_of_rank_];
+        if (!writing) command = std::max(command, rank.written + cwl_ + burst_ + wtr_);
         if (groups_ > 0 && !writing) command = std::max(command, written_[group_of(number)] + cwl_ + burst_max_ + wtr_long_);
         Picoseconds between = burst_min_;
         if (burst_min_ < burst_) {
@@ -310,6 +313,7 @@ class Dram : public MainMemory {
         bank.precharge = std::max(bank.precharge, writing ? over + wr_ : command + rtp_);
         bank.decided = now;
         command_ = command;
+        if (writing) rank.written = command;
         if (groups_ > 0 && writing) written_[group_of(number)] = command;
         writing_ = writing;
         last_bank_ = number;
@@ -334,7 +338,6 @@ class Dram : public MainMemory {
     // Least time from the last column command to one for `bank`.
     Picoseconds gap(std::int64_t bank, bool writing) const {
         if (last_bank_ / banks_of_rank_ != bank / banks_of_rank_) return burst_ + cs_;
-        if (writing_ && !writing) return cwl_ + burst_ + wtr_;
         const bool same = groups_ > 0 && last_bank_ % groups_ == bank % groups_;
         if (!writing_ && writing) return same ? std::max(ccd_long_, burst_max_ + rtw_) : burst_ + rtw_;
         return same ? ccd_long_ : between_;

@@ -13,7 +13,7 @@ class SimpleMemory : public MainMemory {
   public:
     SimpleMemory(double latency_ns, double bandwidth_gbs, double frequency_ghz)
         : latency_(std::max<Cycle>(1, std::llrint(std::ceil(latency_ns * frequency_ghz - ROUNDING)))),
-          slot_(std::max<Cycle>(1, std::llrint(std::nearbyint(64 / (bandwidth_gbs * GIGABYTE) * frequency_ghz * FRACTION)))) {}
+          slot_(std::max<Cycle>(1, std::llrint(64 * picoseconds(bandwidth_gbs) / 1000 * frequency_ghz * FRACTION))) {}
 
     Cycle read(Line, Cycle cycle, bool) override {
         ++counters.reads;
@@ -26,7 +26,12 @@ class SimpleMemory : public MainMemory {
     }
 
   private:
-    static constexpr double GIGABYTE = (1 << 30) / 1e9;  // 2³⁰ bytes, as gem5 reads it
+    // Of a byte, whole ones as in gem5; a GB is 2³⁰ bytes.
+    static double picoseconds(double bandwidth_gbs) {
+        constexpr double GIGABYTE = 1 << 30, SECOND = 1e12;
+        return std::max(1.0, std::floor(SECOND / (bandwidth_gbs * GIGABYTE) + 0.5));
+    }
+
     static constexpr double ROUNDING = 1e-6;  // of a whole number of cycles
     static constexpr Cycle FRACTION = 1024;  // a slot's length is kept in 1/1024 cycle
 
