@@ -262,7 +262,7 @@ class Pool:
         return out
 
     def represent_remainder(self) -> NDArray[np.float64]:
-        """[d] of the instructions behind the last unit: nothing is observed from then on, and `take_all` is in the pool."""
+        """[d] of the instructions behind the last unit. Nothing is observed from then on; `unit` has `take_all` now."""
         self._complete()
         if self.remainder == 0:
             return np.zeros(self._foundation.width)

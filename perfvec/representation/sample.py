@@ -207,7 +207,10 @@ class Sample:
         self._remainder = pool.represent_remainder()
         self._taken = pool.take_all
         order = np.argsort(pool.unit)
-        self._of_taken = pool.represent(order[np.searchsorted(pool.unit, self._taken, sorter=order)])
+        slots = order[np.searchsorted(pool.unit, self._taken, sorter=order)]
+        if not np.array_equal(pool.unit[slots], self._taken):
+            raise AssertionError("the pool lacks units that are taken")
+        self._of_taken = pool.represent(slots)
         self._known = self._remainder + self._of_taken.sum(axis=0)
         self._population = pool.units - len(self._taken)
         self._regression: Regression | None = None
