@@ -284,7 +284,7 @@ def stored_strings(units, heavy):
 
 
 def test_units_that_are_taken_stay_when_others_were_represented_before(data):
-    """As for a glance at a running program's CPI: reservoirs draw and drop units until the run ends."""
+    """A glance at a running program's CPI comes while the reservoir still draws and drops units."""
     heavy, run = [3, 11, 30], stored_strings(40, [3, 11, 30])
     pool = Pool(data.model, run.static(), Reservoir(4, 0))
     for begin in range(0, 40 * UNIT, 8 * UNIT):
