@@ -99,7 +99,7 @@ class Pool:
         self._tail_id = np.zeros(OVERLAP, np.uint32)
         self._tail = np.zeros((OVERLAP, len(self._along.columns)), self._schema.dtype)
         self._members = TakeAll()
-        self._taken: dict[int, tuple[NDArray[np.uint32], NDArray]] = {}  # of those that were not drawn: what slots hold
+        self._taken: dict[int, tuple[NDArray[np.uint32], NDArray]] = {}  # what slots hold of each
         self._accesses = 0  # of the open unit so far
         self.units = 0
         self.instructions = 0
